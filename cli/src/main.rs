@@ -1,0 +1,2 @@
+//! The one binary: subcommands parse, call a library, print.
+fn main() {}

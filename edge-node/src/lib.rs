@@ -1,0 +1,1 @@
+//! The node: queue, executor, exits, offload; role edge or cloud

@@ -1,0 +1,1 @@
+//! Load drivers and the link emulator

@@ -1,0 +1,1 @@
+//! ONNX cuts, bundles, activation codec, exits, preprocessing

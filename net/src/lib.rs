@@ -1,0 +1,1 @@
+//! What router and node share of the network

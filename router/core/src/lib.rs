@@ -1,0 +1,1 @@
+//! The routing decision: pure, no clock, no IO

@@ -1,0 +1,1 @@
+//! The router: one file per hop of a request

@@ -1,0 +1,1 @@
+//! Whole fleets on loopback, and the tidy checks
