@@ -50,7 +50,7 @@ fn errors_name_the_cause() {
     check(
         r#"{"inputs":[],"parameters":{"a":{}}}"#,
         expect![
-            "request JSON: invalid type: map, expected a parameter: string, number or boolean at line 1 column 32"
+            "request JSON: invalid type: map, expected a parameter: string, number or boolean at line 1 column 33"
         ],
     );
     check(
