@@ -17,6 +17,7 @@ pub mod parameters;
 pub mod request;
 pub mod response;
 pub mod tensor;
+pub mod timing;
 
 pub use answer::{AnsweredBy, ExitMode};
 pub use context::Context;

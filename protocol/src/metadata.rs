@@ -72,3 +72,38 @@ pub struct RepositoryEntry {
     /// Why it is unavailable; empty when ready.
     pub reason: String,
 }
+
+/// `GET /v2/midspan/node`: what a node says of itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeInfo {
+    /// The node's name.
+    pub name: String,
+    /// `edge` or `cloud`.
+    pub role: String,
+    /// Its region.
+    pub region: String,
+    /// Program version.
+    pub version: String,
+    /// Requests that it executes at once.
+    pub workers: u32,
+    /// The models that it serves.
+    pub models: Vec<RepositoryEntry>,
+    /// The clouds that it offloads to.
+    #[serde(default)]
+    pub clouds: Vec<CloudInfo>,
+}
+
+/// A cloud as one edge node sees it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CloudInfo {
+    /// Host and port.
+    pub url: String,
+    /// The cloud node's own name, once it has answered.
+    pub name: String,
+    /// Its region.
+    pub region: String,
+    /// Health as the edge sees it, for example `healthy` or `dead`.
+    pub health: String,
+    /// Round trip of the last probe, µs; 0 before the first.
+    pub rtt_us: u64,
+}

@@ -1,0 +1,169 @@
+//! The first hop: from a request's head to what is asked, by whom and until when. Refuses what no
+//! node should see. Never touches the body.
+
+use std::time::{Duration, Instant};
+
+use http::{HeaderMap, HeaderName, Method, header, request::Parts};
+use midspan_protocol::headers;
+use percent_encoding::percent_decode_str;
+
+use crate::{config::RawLimits, error::RouteError, fleet::ModelName};
+
+/// What a path asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Asked {
+    /// Answered by the router itself.
+    Own(Own),
+    /// For a node that serves the model.
+    Model {
+        /// Which model.
+        model: ModelName,
+        /// Whether it is an inference (and not metadata).
+        infer: bool,
+    },
+}
+
+/// What the router answers itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Own {
+    Server,
+    Live,
+    Ready,
+    Index,
+}
+
+/// A request that may go on.
+#[derive(Clone, Debug)]
+pub(crate) struct Admitted {
+    pub(crate) asked: Asked,
+    /// When the app stops waiting.
+    pub(crate) until: Instant,
+    /// The same as a span, for messages.
+    pub(crate) deadline: Duration,
+    /// The app's affinity key.
+    pub(crate) session: Option<Vec<u8>>,
+}
+
+/// Admits a head, or says why not. `now` is the head's arrival.
+pub(crate) fn admit(
+    head: &Parts,
+    limits: &RawLimits,
+    now: Instant,
+) -> Result<Admitted, RouteError> {
+    let asked = asked(head)?;
+    let length = head.headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok());
+    let length = length.and_then(|value| value.parse::<u64>().ok()).unwrap_or(0);
+    if length > limits.body.0 {
+        return Err(RouteError::TooLarge { limit: limits.body.as_usize() });
+    }
+    let deadline = deadline(&head.headers, limits)?;
+    let session = head.headers.get(headers::SESSION).map(|value| value.as_bytes().to_vec());
+    Ok(Admitted { asked, until: now + deadline, deadline, session })
+}
+
+fn deadline(map: &HeaderMap, limits: &RawLimits) -> Result<Duration, RouteError> {
+    let Some(value) = map.get(headers::DEADLINE_MS) else { return Ok(limits.deadline.0) };
+    let millis = value
+        .to_str()
+        .ok()
+        .and_then(|text| text.parse::<u64>().ok())
+        .filter(|millis| *millis > 0)
+        .ok_or_else(|| {
+            RouteError::BadRequest(format!(
+                "{} is {value:?}, not a positive number of milliseconds",
+                headers::DEADLINE_MS
+            ))
+        })?;
+    Ok(Duration::from_millis(millis).min(limits.max_deadline.0))
+}
+
+fn asked(head: &Parts) -> Result<Asked, RouteError> {
+    const GET: &str = "GET, HEAD";
+    const POST: &str = "POST";
+    let path = head.uri.path();
+    let not_found = || RouteError::NotFound(path.chars().take(256).collect());
+    let rest = path
+        .strip_prefix("/v2")
+        .filter(|rest| rest.is_empty() || rest.starts_with('/'))
+        .ok_or_else(not_found)?;
+    let segments: Vec<&str> = rest.split('/').skip(1).collect();
+    let (asked, allow) = match segments.as_slice() {
+        [] | [""] => (Asked::Own(Own::Server), GET),
+        ["health", "live"] => (Asked::Own(Own::Live), GET),
+        ["health", "ready"] => (Asked::Own(Own::Ready), GET),
+        ["repository", "index"] => (Asked::Own(Own::Index), POST),
+        ["models", name, tail @ ..] => {
+            let (version, tail) = match tail {
+                ["versions", version, tail @ ..] => (Some(decode(version)?), tail),
+                tail => (None, tail),
+            };
+            let model = ModelName { name: decode(name)?, version };
+            match tail {
+                ["infer"] => (Asked::Model { model, infer: true }, POST),
+                [] | ["ready" | "stats" | "config"] => (Asked::Model { model, infer: false }, GET),
+                _ => return Err(not_found()),
+            }
+        }
+        _ => return Err(not_found()),
+    };
+    let ok = match allow {
+        POST => head.method == Method::POST,
+        _ => head.method == Method::GET || head.method == Method::HEAD,
+    };
+    if ok { Ok(asked) } else { Err(RouteError::Method { path: path.to_owned(), allow }) }
+}
+
+fn decode(segment: &str) -> Result<String, RouteError> {
+    let text = percent_decode_str(segment).decode_utf8().map_err(|_| {
+        RouteError::BadRequest(format!("path segment '{segment}' is not percent-encoded UTF-8"))
+    })?;
+    if text.is_empty() || text.contains(['\0', '/', '\\']) || text == ".." || text == "." {
+        return Err(RouteError::BadRequest(format!("'{segment}' is no model name or version")));
+    }
+    Ok(text.into_owned())
+}
+
+/// Headers for the next hop: hop-by-hop ones and ours removed, except those of ours that an app
+/// may set.
+pub(crate) fn forwarded(map: &HeaderMap) -> HeaderMap {
+    let mut out = map.clone();
+    for value in map.get_all(header::CONNECTION) {
+        let names = value.to_str().unwrap_or_default().split(',');
+        for name in names.filter_map(|name| HeaderName::from_bytes(name.trim().as_bytes()).ok()) {
+            // Content-Length and the like cannot be made hop-by-hop by a client's wish.
+            if name != header::CONTENT_LENGTH && name != header::HOST {
+                out.remove(name);
+            }
+        }
+    }
+    for name in HOP_BY_HOP {
+        out.remove(name);
+    }
+    let ours: Vec<HeaderName> = map
+        .keys()
+        .filter(|name| headers::is_ours(name) && !headers::FROM_CLIENTS.contains(name))
+        .cloned()
+        .collect();
+    for name in ours {
+        out.remove(name);
+    }
+    out.remove(headers::DEADLINE_MS);
+    out
+}
+
+/// RFC 9110 §7.6.1, and Host and Expect, which are each hop's own.
+const HOP_BY_HOP: [HeaderName; 10] = [
+    header::CONNECTION,
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
+    header::PROXY_AUTHENTICATE,
+    header::PROXY_AUTHORIZATION,
+    header::TE,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+    header::HOST,
+    header::EXPECT,
+];
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,80 @@
+//! Where this request goes: gathers what is known, asks the core, keeps the record. Everything
+//! that decides is in the core; here are only the conversions.
+
+use std::{
+    sync::PoisonError,
+    time::{Duration, Instant},
+};
+
+use midspan_router_core::{
+    AffinityKey, Choice, KeyHasher, Micros, PayloadClass, Place, Request, choose, gather,
+};
+
+use crate::{
+    admit::Admitted, error::RouteError, fleet::ModelName, records::DecisionId, shard::Shard,
+};
+
+/// A decision that holds at least one node.
+#[derive(Clone, Debug)]
+pub(crate) struct Decided {
+    /// Where to send the request, best first.
+    pub(crate) choices: Vec<Choice>,
+    /// For `explain`.
+    pub(crate) id: DecisionId,
+}
+
+/// Decides for a model request whose body has `length` bytes (0 when unknown).
+pub(crate) fn decide(
+    shard: &Shard,
+    admitted: &Admitted,
+    model: &ModelName,
+    client: Option<Place>,
+    length: u64,
+) -> Result<Decided, RouteError> {
+    let fleet = &shard.fleet;
+    let id = fleet.model(model).ok_or_else(|| RouteError::UnknownModel(model.to_string()))?;
+    let left = admitted.until.saturating_duration_since(Instant::now());
+    let mut request = Request::new(id);
+    request.key = Some(affinity(admitted, model, client));
+    request.deadline = Some(micros(left));
+    request.payload = PayloadClass::of_len(length);
+    request.client = client;
+
+    let mut scratch = shard.scratch.lock().unwrap_or_else(PoisonError::into_inner);
+    let scratch = &mut *scratch;
+    gather(
+        fleet.now(),
+        &fleet.topology(),
+        &fleet.cells,
+        &request,
+        &mut scratch.rng,
+        &mut scratch.inputs,
+    );
+    let seed = scratch.rng.next_u64();
+    choose(&scratch.inputs, seed, &mut scratch.decision);
+    let record = shard.records.keep(shard.index, &scratch.inputs, seed, &scratch.decision);
+    let outcome = scratch.decision.outcome();
+    if scratch.decision.choices().is_empty() {
+        return Err(RouteError::NoNode { model: model.to_string(), state: outcome.as_str() });
+    }
+    Ok(Decided { choices: scratch.decision.choices().to_vec(), id: record })
+}
+
+/// The affinity key: the app's session if it names one, else model and client cell, so that the
+/// requests of one neighbourhood share a warm node.
+fn affinity(admitted: &Admitted, model: &ModelName, client: Option<Place>) -> AffinityKey {
+    if let Some(session) = &admitted.session {
+        return KeyHasher::new().field(b"session").field(session).finish();
+    }
+    let cell = client.map_or(u32::MAX, Place::cell);
+    KeyHasher::new()
+        .field(b"model")
+        .field(model.name.as_bytes())
+        .field(&cell.to_le_bytes())
+        .finish()
+}
+
+/// A span as the core counts it.
+pub(crate) fn micros(span: Duration) -> Micros {
+    Micros(u64::try_from(span.as_micros()).unwrap_or(u64::MAX))
+}

@@ -1,0 +1,235 @@
+//! What the router knows of its nodes, shared by all threads: names, cells, the current topology,
+//! the numbering of models. It holds knowledge; probes bring it, decisions read it.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Instant,
+};
+
+use arc_swap::ArcSwap;
+use midspan_protocol::metadata::{NodeInfo, RepositoryEntry};
+use midspan_router_core::{
+    Cells, Event, Held, ModelId, NodeKey, NodeSpec, Served, Slot, Timestamp, Topology,
+    TopologyBuilder, TopologyError, Tuning, Workers, hash_bytes, observe, sweep,
+};
+
+use crate::{
+    config::{Config, Node},
+    ring,
+};
+
+/// Different models and versions that may be numbered; a node that lists more is believed up to
+/// here.
+const MAX_MODELS: usize = 4096;
+
+/// A model as apps name it: without a version, or with one.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ModelName {
+    /// Model name.
+    pub name: String,
+    /// Version, when the app names one.
+    pub version: Option<String>,
+}
+
+impl std::fmt::Display for ModelName {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.version {
+            Some(version) => write!(f, "{} version {version}", self.name),
+            None => f.write_str(&self.name),
+        }
+    }
+}
+
+/// The fleet as this router knows it.
+pub struct Fleet {
+    /// The nodes, in configuration order.
+    pub nodes: Vec<Node>,
+    /// Live state of every slot.
+    pub cells: Arc<Cells>,
+    topology: ArcSwap<Topology>,
+    models: ArcSwap<HashMap<ModelName, ModelId>>,
+    by_key: HashMap<NodeKey, usize>,
+    /// What each node last said of itself; the lock also serialises topology changes.
+    infos: Mutex<Vec<Option<NodeInfo>>>,
+    started: Instant,
+    here: Option<midspan_router_core::Place>,
+}
+
+impl Fleet {
+    /// A fleet of configured nodes, none of which has been heard of yet.
+    ///
+    /// # Errors
+    /// When the nodes make no topology (for example too many).
+    pub fn new(config: &Config) -> Result<Self, TopologyError> {
+        let capacity = u16::try_from(config.nodes.len().max(64)).unwrap_or(u16::MAX);
+        let cells = Cells::new(capacity, Tuning::default())
+            .map_err(|_| TopologyError::TooManyNodes { nodes: config.nodes.len(), capacity: 0 })?;
+        let fleet = Self {
+            nodes: config.nodes.clone(),
+            by_key: config
+                .nodes
+                .iter()
+                .enumerate()
+                .map(|(index, node)| (key(node), index))
+                .collect(),
+            topology: ArcSwap::from_pointee(TopologyBuilder::new().build(None, &cells)?),
+            cells: Arc::new(cells),
+            models: ArcSwap::default(),
+            infos: Mutex::new(vec![None; config.nodes.len()]),
+            started: Instant::now(),
+            here: config.place,
+        };
+        {
+            let infos = fleet.infos.lock().unwrap_or_else(PoisonError::into_inner);
+            fleet.rebuild(&infos)?;
+        }
+        Ok(fleet)
+    }
+
+    /// Time since this fleet was made.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        self.at(Instant::now())
+    }
+
+    /// A moment as the core counts it.
+    #[must_use]
+    pub fn at(&self, instant: Instant) -> Timestamp {
+        let micros = instant.saturating_duration_since(self.started).as_micros();
+        Timestamp(u64::try_from(micros).unwrap_or(u64::MAX))
+    }
+
+    /// The current topology.
+    #[must_use]
+    pub fn topology(&self) -> Arc<Topology> {
+        self.topology.load_full()
+    }
+
+    /// The number of a model, if any node ever listed it.
+    #[must_use]
+    pub fn model(&self, name: &ModelName) -> Option<ModelId> {
+        self.models.load().get(name).copied()
+    }
+
+    /// The name behind a model's number.
+    #[must_use]
+    pub fn model_name(&self, id: ModelId) -> Option<ModelName> {
+        self.models.load().iter().find(|entry| *entry.1 == id).map(|entry| entry.0.clone())
+    }
+
+    /// Which configured node a key belongs to.
+    #[must_use]
+    pub fn index_of(&self, key: NodeKey) -> Option<usize> {
+        self.by_key.get(&key).copied()
+    }
+
+    /// The slot of a configured node.
+    #[must_use]
+    pub fn slot(&self, index: usize) -> Option<Slot> {
+        self.nodes.get(index).and_then(|node| self.topology.load().slot_of(key(node)))
+    }
+
+    /// Takes note of what happened at a node.
+    pub fn observe(&self, event: Event) {
+        observe(&self.cells, self.now(), event);
+    }
+
+    /// The core's periodic view over the whole fleet.
+    pub fn sweep(&self) {
+        let swept = sweep(self.now(), &self.topology.load(), &self.cells);
+        if swept.ejected > 0 || swept.half_opened > 0 || swept.recovered > 0 {
+            tracing::info!(
+                ejected = swept.ejected,
+                half_opened = swept.half_opened,
+                recovered = swept.recovered,
+                "health changed"
+            );
+        }
+    }
+
+    /// What a node last said of itself.
+    #[must_use]
+    pub fn info(&self, index: usize) -> Option<NodeInfo> {
+        self.infos.lock().unwrap_or_else(PoisonError::into_inner).get(index)?.clone()
+    }
+
+    /// Models that some node has listed as ready, without duplicates, in name order.
+    #[must_use]
+    pub fn repository(&self) -> Vec<RepositoryEntry> {
+        let infos = self.infos.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all: Vec<RepositoryEntry> =
+            infos.iter().flatten().flat_map(|info| info.models.iter().cloned()).collect();
+        // READY sorts before UNAVAILABLE: one ready node makes the fleet's entry ready.
+        all.sort_by(|a, b| (&a.name, &a.version, &a.state).cmp(&(&b.name, &b.version, &b.state)));
+        all.dedup_by(|a, b| a.name == b.name && a.version == b.version);
+        all
+    }
+
+    /// Takes what a node says of itself; a change of models or workers makes a new topology.
+    ///
+    /// # Errors
+    /// When the changed fleet makes no topology; the old one stays.
+    pub fn learn(&self, index: usize, info: NodeInfo) -> Result<(), TopologyError> {
+        let mut infos = self.infos.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(place) = infos.get_mut(index) else { return Ok(()) };
+        let changed = place
+            .as_ref()
+            .is_none_or(|old| old.models != info.models || old.workers != info.workers);
+        *place = Some(info);
+        if changed { self.rebuild(&infos) } else { Ok(()) }
+    }
+
+    /// Callers hold the lock on `infos`.
+    fn rebuild(&self, infos: &[Option<NodeInfo>]) -> Result<(), TopologyError> {
+        let mut models = HashMap::clone(&self.models.load());
+        let mut builder = TopologyBuilder::new().here(self.here);
+        for (node, info) in self.nodes.iter().zip(infos) {
+            let mut spec = NodeSpec::new(key(node), node.region);
+            spec.place = node.place;
+            spec.weight = node.weight;
+            if let Some(info) = info {
+                let workers = u16::try_from(info.workers).ok().and_then(|n| Workers::new(n).ok());
+                spec.workers = workers.unwrap_or(spec.workers);
+                spec.models = served(info, &mut models);
+            }
+            builder = builder.node(spec);
+        }
+        let previous = self.topology.load_full();
+        let built = builder.build(Some(&previous), &self.cells)?;
+        let ring = ring::freeze(&built);
+        self.models.store(Arc::new(models));
+        self.topology.store(Arc::new(built.with_ring(ring)));
+        Ok(())
+    }
+}
+
+/// A node's identity: the hash of its name.
+fn key(node: &Node) -> NodeKey {
+    NodeKey(hash_bytes(node.name.as_bytes()))
+}
+
+/// The ready models of a node, numbered; each once by its version and once without.
+fn served(info: &NodeInfo, models: &mut HashMap<ModelName, ModelId>) -> Vec<Served> {
+    let mut out: Vec<Served> = Vec::new();
+    for entry in info.models.iter().filter(|entry| entry.state == "READY") {
+        let versions = [None, Some(entry.version.clone())];
+        for version in versions.into_iter().filter(|version| version.as_deref() != Some("")) {
+            let name = ModelName { name: entry.name.clone(), version };
+            let next = ModelId(u32::try_from(models.len()).unwrap_or(u32::MAX));
+            let room = models.len() < MAX_MODELS;
+            let Some(model) = models
+                .get(&name)
+                .copied()
+                .or_else(|| room.then(|| *models.entry(name).or_insert(next)))
+            else {
+                tracing::warn!(node = info.name, model = entry.name, "too many models; ignored");
+                continue;
+            };
+            if !out.iter().any(|served| served.model == model) {
+                out.push(Served { model, held: Held::Resident, service: None });
+            }
+        }
+    }
+    out
+}

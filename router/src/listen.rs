@@ -1,0 +1,67 @@
+//! The apps' port: every request of every connection passes through [`handle`], the hops in order.
+
+use std::{sync::Arc, time::Instant};
+
+use http::{Request, Response};
+use hyper::body::Incoming;
+use midspan_net::{Body, Peer};
+
+use crate::{
+    admit::{self, Asked},
+    decide::{self, Decided},
+    error::RouteError,
+    forward::{self, Forwarded},
+    locate, own, respond,
+    shard::Shard,
+};
+
+/// One request's way through the router.
+pub(crate) async fn handle(
+    shard: Arc<Shard>,
+    request: Request<Incoming>,
+    peer: Peer,
+) -> Response<Body> {
+    let started = Instant::now();
+    let _in_flight = InFlight::enter(&shard);
+    let mut decided = None;
+    let outcome = route(&shard, request, peer, started, &mut decided).await;
+    respond::respond(&shard, outcome, decided.as_ref(), started)
+}
+
+async fn route(
+    shard: &Arc<Shard>,
+    request: Request<Incoming>,
+    peer: Peer,
+    started: Instant,
+    decision: &mut Option<Decided>,
+) -> Result<Forwarded, RouteError> {
+    let (head, body) = request.into_parts();
+    let admitted = admit::admit(&head, &shard.config.limits, started)?;
+    let (model, infer) = match &admitted.asked {
+        Asked::Own(own) => {
+            return own::answer(shard, *own).map(|response| Forwarded { response, attempts: 0 });
+        }
+        Asked::Model { model, infer } => (model, *infer),
+    };
+    let place = locate::locate(&head.headers, peer, &shard.config.trusted_proxies);
+    let length = http_body::Body::size_hint(&body).lower();
+    let decided = decide::decide(shard, &admitted, model, place, length)?;
+    let decided = decision.insert(decided);
+    forward::forward(shard, &admitted, model, infer, decided, &head, body).await
+}
+
+/// Counts a request while its handler lives, also when the client goes away.
+struct InFlight(metrics::Gauge);
+
+impl InFlight {
+    fn enter(shard: &Shard) -> Self {
+        shard.meters.in_flight.increment(1);
+        Self(shard.meters.in_flight.clone())
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.0.decrement(1);
+    }
+}

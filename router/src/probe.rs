@@ -1,0 +1,223 @@
+//! Live latency probes: each node is asked at a fixed rate, whatever the traffic. A probe brings
+//! round trip, load and health; now and then it also asks which models the node serves.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use http::{HeaderValue, Method, Request, Response, StatusCode};
+use metrics::Counter;
+use midspan_net::{
+    Body,
+    body::{collect, empty},
+    telemetry::Metric,
+    transport::{PoolOptions, Pooled, Transport},
+};
+use midspan_protocol::{
+    LoadReport, headers,
+    metadata::{NodeInfo, RepositoryEntry},
+    timing,
+};
+use midspan_router_core::{Event, Micros, Rng, hash_bytes};
+use tokio::time::{MissedTickBehavior, interval_at, timeout};
+
+use crate::{
+    config::{Config, Node},
+    decide::micros,
+    fleet::Fleet,
+    forward::report,
+};
+
+/// Period of the core's sweep.
+const SWEEP: Duration = Duration::from_millis(250);
+/// Every so many probes the node is asked for its models anyway.
+const REFRESH: u32 = 20;
+/// Largest document taken from a node.
+const MAX_INFO: usize = 1 << 20;
+
+/// Sweeps for ever.
+pub(crate) async fn sweep(fleet: Arc<Fleet>) {
+    let mut ticks = tokio::time::interval(SWEEP);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        fleet.sweep();
+    }
+}
+
+/// Probes one node for ever. The phase is drawn from `seed`, so that a router's probes, and those
+/// of many routers, do not come in bursts.
+pub(crate) async fn probe(fleet: Arc<Fleet>, config: Arc<Config>, index: usize, seed: u64) {
+    let Some(node) = config.nodes.get(index).cloned() else { return };
+    let mut rng = Rng::new(seed ^ hash_bytes(node.name.as_bytes()));
+    let period = config.probe_interval;
+    let mut prober = Prober::new(&fleet, &config, index, &node);
+    // The first probe goes out at once: a router that starts must know its nodes.
+    prober.once().await;
+    let phase = period.mul_f64((rng.next_u64() % 1024) as f64 / 1024.0);
+    let mut ticks = interval_at(tokio::time::Instant::now() + phase, period);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        prober.once().await;
+    }
+}
+
+struct Prober<'f> {
+    fleet: &'f Fleet,
+    index: usize,
+    name: String,
+    router: HeaderValue,
+    link: Pooled,
+    patience: Duration,
+    boot: Option<u64>,
+    until_refresh: u32,
+    was_up: Option<bool>,
+    ok: Counter,
+    failed: Counter,
+}
+
+impl<'f> Prober<'f> {
+    fn new(fleet: &'f Fleet, config: &Config, index: usize, node: &Node) -> Self {
+        let options = PoolOptions {
+            version: node.version,
+            connect_timeout: config.probe_timeout,
+            max_idle: 1,
+            ..PoolOptions::default()
+        };
+        Self {
+            fleet,
+            index,
+            name: node.name.clone(),
+            router: HeaderValue::from_str(&config.name)
+                .unwrap_or_else(|_| HeaderValue::from_static("router")),
+            link: Pooled::new(node.authority.clone(), options),
+            patience: config.probe_timeout,
+            boot: None,
+            until_refresh: 0,
+            was_up: None,
+            ok: Metric::RouterProbes.counter(&[&node.name, "ok"]),
+            failed: Metric::RouterProbes.counter(&[&node.name, "failed"]),
+        }
+    }
+
+    async fn once(&mut self) {
+        let sent = Instant::now();
+        let answer = self.get("/v2/health/ready").await;
+        let rtt = sent.elapsed();
+        let Some(slot) = self.fleet.slot(self.index) else { return };
+        let outcome = answer.and_then(|response| {
+            let load = header(&response, &headers::LOAD).and_then(LoadReport::decode);
+            let draining = load.is_some_and(|load| load.draining);
+            if response.status() == StatusCode::OK || draining {
+                let spent = header(&response, &headers::SERVER_TIMING)
+                    .and_then(|value| timing::find(value, "total"))
+                    .unwrap_or_default();
+                return Ok((load, spent));
+            }
+            Err(format!("it answered {}", response.status()))
+        });
+        match outcome {
+            Ok((load, spent)) => {
+                self.ok.increment(1);
+                self.fleet.observe(Event::ProbeOk {
+                    slot,
+                    rtt: micros(rtt),
+                    server_time: if spent < rtt { micros(spent) } else { Micros::ZERO },
+                    report: load.map(report),
+                });
+                self.turned(true, "");
+                self.refresh(load.map(|load| load.boot)).await;
+            }
+            Err(problem) => {
+                self.failed.increment(1);
+                self.fleet.observe(Event::ProbeFailed { slot });
+                self.turned(false, &problem);
+                self.until_refresh = 0;
+            }
+        }
+    }
+
+    /// Says once that a node came or went.
+    fn turned(&mut self, up: bool, problem: &str) {
+        if self.was_up.replace(up) == Some(up) {
+            return;
+        }
+        if up {
+            tracing::info!(node = self.name, "answers probes");
+        } else {
+            tracing::warn!(node = self.name, problem, "does not answer probes");
+        }
+    }
+
+    /// Asks for the models at first, after a restart, and now and then.
+    async fn refresh(&mut self, boot: Option<u64>) {
+        if self.boot == boot && self.until_refresh > 0 {
+            self.until_refresh -= 1;
+            return;
+        }
+        match self.info().await {
+            Ok(info) => {
+                self.boot = boot;
+                self.until_refresh = REFRESH;
+                if let Err(error) = self.fleet.learn(self.index, info) {
+                    tracing::error!(node = self.name, ?error, "its models do not fit the fleet");
+                }
+            }
+            Err(problem) => {
+                tracing::warn!(node = self.name, problem, "did not say which models it serves");
+            }
+        }
+    }
+
+    /// A Midspan node says all; any other server of the protocol has a repository index.
+    async fn info(&self) -> Result<NodeInfo, String> {
+        if let Ok(info) = self.document::<NodeInfo>(Method::GET, "/v2/midspan/node").await {
+            return Ok(info);
+        }
+        let models: Vec<RepositoryEntry> =
+            self.document(Method::POST, "/v2/repository/index").await?;
+        Ok(NodeInfo { name: self.name.clone(), workers: 1, models, ..NodeInfo::default() })
+    }
+
+    async fn document<T: serde::de::DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &'static str,
+    ) -> Result<T, String> {
+        let response = self.send(method, path).await?;
+        if !response.status().is_success() {
+            return Err(format!("{path} answered {}", response.status()));
+        }
+        let body = timeout(self.patience, collect(response.into_body(), MAX_INFO));
+        let body = body.await.map_err(|_| "too slow".to_owned())?;
+        let body: Bytes = body.map_err(|error| error.to_string())?;
+        serde_json::from_slice(&body).map_err(|error| format!("{path}: {error}"))
+    }
+
+    async fn get(&self, path: &'static str) -> Result<Response<Body>, String> {
+        let mut response = self.send(Method::GET, path).await?;
+        // The body is read so that the connection is used again.
+        let body = std::mem::replace(response.body_mut(), empty());
+        let read = timeout(self.patience, collect(body, MAX_INFO)).await;
+        read.map_err(|_| "too slow".to_owned())?.map_err(|error| error.to_string())?;
+        Ok(response)
+    }
+
+    async fn send(&self, method: Method, path: &'static str) -> Result<Response<Body>, String> {
+        let mut request = Request::new(empty());
+        *request.method_mut() = method;
+        *request.uri_mut() = http::Uri::from_static(path);
+        request.headers_mut().insert(headers::ROUTER, self.router.clone());
+        let answer = timeout(self.patience, self.link.send(request)).await;
+        answer
+            .map_err(|_| format!("no answer within {:?}", self.patience))?
+            .map_err(|error| error.to_string())
+    }
+}
+
+fn header<'r>(response: &'r Response<Body>, name: &http::HeaderName) -> Option<&'r str> {
+    response.headers().get(name).and_then(|value| value.to_str().ok())
+}
