@@ -16,6 +16,7 @@ pub mod metadata;
 pub mod parameters;
 pub mod request;
 pub mod response;
+pub mod route;
 pub mod tensor;
 pub mod timing;
 
@@ -27,4 +28,5 @@ pub use load::LoadReport;
 pub use parameters::{Parameter, Parameters};
 pub use request::{InferRequest, RequestedOutput};
 pub use response::{Encoded, InferResponse};
+pub use route::{ModelName, Route, RouteFault, Verb};
 pub use tensor::Tensor;

@@ -3,39 +3,15 @@
 
 use std::time::{Duration, Instant};
 
-use http::{HeaderMap, HeaderName, Method, header, request::Parts};
-use midspan_protocol::headers;
-use percent_encoding::percent_decode_str;
+use http::{HeaderMap, HeaderName, header, request::Parts};
+use midspan_protocol::{Route, RouteFault, Verb, headers};
 
-use crate::{config::RawLimits, error::RouteError, fleet::ModelName};
-
-/// What a path asks for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Asked {
-    /// Answered by the router itself.
-    Own(Own),
-    /// For a node that serves the model.
-    Model {
-        /// Which model.
-        model: ModelName,
-        /// Whether it is an inference (and not metadata).
-        infer: bool,
-    },
-}
-
-/// What the router answers itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Own {
-    Server,
-    Live,
-    Ready,
-    Index,
-}
+use crate::{config::RawLimits, error::RouteError};
 
 /// A request that may go on.
 #[derive(Clone, Debug)]
 pub(crate) struct Admitted {
-    pub(crate) asked: Asked,
+    pub(crate) route: Route,
     /// When the app stops waiting.
     pub(crate) until: Instant,
     /// The same as a span, for messages.
@@ -50,7 +26,11 @@ pub(crate) fn admit(
     limits: &RawLimits,
     now: Instant,
 ) -> Result<Admitted, RouteError> {
-    let asked = asked(head)?;
+    let route = Route::parse(&head.method, head.uri.path())?;
+    if matches!(route, Route::Node | Route::Model(_, Verb::Offload)) {
+        // Between sites only; an app has no business there.
+        return Err(RouteFault::NotFound(head.uri.path().to_owned()).into());
+    }
     let length = head.headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok());
     let length = length.and_then(|value| value.parse::<u64>().ok()).unwrap_or(0);
     if length > limits.body.0 {
@@ -58,7 +38,7 @@ pub(crate) fn admit(
     }
     let deadline = deadline(&head.headers, limits)?;
     let session = head.headers.get(headers::SESSION).map(|value| value.as_bytes().to_vec());
-    Ok(Admitted { asked, until: now + deadline, deadline, session })
+    Ok(Admitted { route, until: now + deadline, deadline, session })
 }
 
 fn deadline(map: &HeaderMap, limits: &RawLimits) -> Result<Duration, RouteError> {
@@ -75,52 +55,6 @@ fn deadline(map: &HeaderMap, limits: &RawLimits) -> Result<Duration, RouteError>
             ))
         })?;
     Ok(Duration::from_millis(millis).min(limits.max_deadline.0))
-}
-
-fn asked(head: &Parts) -> Result<Asked, RouteError> {
-    const GET: &str = "GET, HEAD";
-    const POST: &str = "POST";
-    let path = head.uri.path();
-    let not_found = || RouteError::NotFound(path.chars().take(256).collect());
-    let rest = path
-        .strip_prefix("/v2")
-        .filter(|rest| rest.is_empty() || rest.starts_with('/'))
-        .ok_or_else(not_found)?;
-    let segments: Vec<&str> = rest.split('/').skip(1).collect();
-    let (asked, allow) = match segments.as_slice() {
-        [] | [""] => (Asked::Own(Own::Server), GET),
-        ["health", "live"] => (Asked::Own(Own::Live), GET),
-        ["health", "ready"] => (Asked::Own(Own::Ready), GET),
-        ["repository", "index"] => (Asked::Own(Own::Index), POST),
-        ["models", name, tail @ ..] => {
-            let (version, tail) = match tail {
-                ["versions", version, tail @ ..] => (Some(decode(version)?), tail),
-                tail => (None, tail),
-            };
-            let model = ModelName { name: decode(name)?, version };
-            match tail {
-                ["infer"] => (Asked::Model { model, infer: true }, POST),
-                [] | ["ready" | "stats" | "config"] => (Asked::Model { model, infer: false }, GET),
-                _ => return Err(not_found()),
-            }
-        }
-        _ => return Err(not_found()),
-    };
-    let ok = match allow {
-        POST => head.method == Method::POST,
-        _ => head.method == Method::GET || head.method == Method::HEAD,
-    };
-    if ok { Ok(asked) } else { Err(RouteError::Method { path: path.to_owned(), allow }) }
-}
-
-fn decode(segment: &str) -> Result<String, RouteError> {
-    let text = percent_decode_str(segment).decode_utf8().map_err(|_| {
-        RouteError::BadRequest(format!("path segment '{segment}' is not percent-encoded UTF-8"))
-    })?;
-    if text.is_empty() || text.contains(['\0', '/', '\\']) || text == ".." || text == "." {
-        return Err(RouteError::BadRequest(format!("'{segment}' is no model name or version")));
-    }
-    Ok(text.into_owned())
 }
 
 /// Headers for the next hop: hop-by-hop ones and ours removed, except those of ours that an app

@@ -6,13 +6,12 @@ use std::{
     time::{Duration, Instant},
 };
 
+use midspan_protocol::ModelName;
 use midspan_router_core::{
     AffinityKey, Choice, KeyHasher, Micros, PayloadClass, Place, Request, choose, gather,
 };
 
-use crate::{
-    admit::Admitted, error::RouteError, fleet::ModelName, records::DecisionId, shard::Shard,
-};
+use crate::{admit::Admitted, error::RouteError, records::DecisionId, shard::Shard};
 
 /// A decision that holds at least one node.
 #[derive(Clone, Debug)]

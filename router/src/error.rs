@@ -2,6 +2,7 @@
 
 use http::{HeaderValue, Response, StatusCode, header};
 use midspan_net::{Body, reply};
+use midspan_protocol::RouteFault;
 
 /// Whose fault an error is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,17 +18,9 @@ pub enum Blame {
 /// An error that the router answers itself. A node's own errors pass through unchanged.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum RouteError {
-    /// No such path.
-    #[error("no such path: {0}")]
-    NotFound(String),
-    /// The path exists, the method does not.
-    #[error("{path} takes {allow}")]
-    Method {
-        /// The path.
-        path: String,
-        /// Methods that it takes.
-        allow: &'static str,
-    },
+    /// The path names no endpoint, or not with this method.
+    #[error(transparent)]
+    Route(#[from] RouteFault),
     /// No node serves the model.
     #[error("Request for unknown model: '{0}' is not found")]
     UnknownModel(String),
@@ -75,8 +68,11 @@ impl RouteError {
     const fn row(&self) -> (StatusCode, &'static str, Blame) {
         use Blame::{Client, Node, Router};
         match self {
-            Self::NotFound(_) => (StatusCode::NOT_FOUND, "not_found", Client),
-            Self::Method { .. } => (StatusCode::METHOD_NOT_ALLOWED, "method", Client),
+            Self::Route(RouteFault::NotFound(_)) => (StatusCode::NOT_FOUND, "not_found", Client),
+            Self::Route(RouteFault::Method { .. }) => {
+                (StatusCode::METHOD_NOT_ALLOWED, "method", Client)
+            }
+            Self::Route(RouteFault::Name(_)) => (StatusCode::BAD_REQUEST, "bad_request", Client),
             Self::UnknownModel(_) => (StatusCode::NOT_FOUND, "unknown_model", Client),
             Self::BadRequest(_) => (StatusCode::BAD_REQUEST, "bad_request", Client),
             Self::TooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, "too_large", Client),
@@ -117,7 +113,7 @@ impl RouteError {
     pub fn response(&self) -> Response<Body> {
         let mut response = reply::error(self.status(), &self.to_string());
         let headers = response.headers_mut();
-        if let Self::Method { allow, .. } = self {
+        if let Self::Route(RouteFault::Method { allow, .. }) = self {
             headers.insert(header::ALLOW, HeaderValue::from_static(allow));
         }
         if let Self::TooLarge { .. } | Self::ClientBody(_) = self {

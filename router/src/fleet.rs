@@ -8,7 +8,10 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use midspan_protocol::metadata::{NodeInfo, RepositoryEntry};
+use midspan_protocol::{
+    ModelName,
+    metadata::{NodeInfo, RepositoryEntry},
+};
 use midspan_router_core::{
     Cells, Event, Held, ModelId, NodeKey, NodeSpec, Served, Slot, Timestamp, Topology,
     TopologyBuilder, TopologyError, Tuning, Workers, hash_bytes, observe, sweep,
@@ -22,24 +25,6 @@ use crate::{
 /// Different models and versions that may be numbered; a node that lists more is believed up to
 /// here.
 const MAX_MODELS: usize = 4096;
-
-/// A model as apps name it: without a version, or with one.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ModelName {
-    /// Model name.
-    pub name: String,
-    /// Version, when the app names one.
-    pub version: Option<String>,
-}
-
-impl std::fmt::Display for ModelName {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match &self.version {
-            Some(version) => write!(f, "{} version {version}", self.name),
-            None => f.write_str(&self.name),
-        }
-    }
-}
 
 /// The fleet as this router knows it.
 pub struct Fleet {

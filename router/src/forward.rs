@@ -11,7 +11,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header, request::Parts};
 use http_body::Body as HttpBody;
 use midspan_net::{Body, body::full, telemetry::Metric, transport::TransportError};
-use midspan_protocol::{Context, LoadReport, headers, timing};
+use midspan_protocol::{Context, LoadReport, ModelName, headers, timing};
 use midspan_router_core::{BootId, Choice, Event, FailureKind, Lease, Report, Rif, Slot, book};
 use tokio::time::timeout_at;
 use tower::retry::budget::Budget;
@@ -21,7 +21,6 @@ use crate::{
     answer::{Pacing, Rest},
     decide::{Decided, micros},
     error::RouteError,
-    fleet::ModelName,
     replay::{Download, Upload, download},
     shard::Shard,
 };

@@ -5,9 +5,10 @@ use std::{sync::Arc, time::Instant};
 use http::{Request, Response};
 use hyper::body::Incoming;
 use midspan_net::{Body, Peer};
+use midspan_protocol::{Route, RouteFault, Verb};
 
 use crate::{
-    admit::{self, Asked},
+    admit,
     decide::{self, Decided},
     error::RouteError,
     forward::{self, Forwarded},
@@ -37,12 +38,13 @@ async fn route(
 ) -> Result<Forwarded, RouteError> {
     let (head, body) = request.into_parts();
     let admitted = admit::admit(&head, &shard.config.limits, started)?;
-    let (model, infer) = match &admitted.asked {
-        Asked::Own(own) => {
-            return own::answer(shard, *own).map(|response| Forwarded { response, attempts: 0 });
-        }
-        Asked::Model { model, infer } => (model, *infer),
+    if let Some(response) = own::answer(shard, &admitted.route) {
+        return Ok(Forwarded { response, attempts: 0 });
+    }
+    let Route::Model(model, verb) = &admitted.route else {
+        return Err(RouteFault::NotFound(head.uri.path().to_owned()).into());
     };
+    let infer = *verb == Verb::Infer;
     let place = locate::locate(&head.headers, peer, &shard.config.trusted_proxies);
     let length = http_body::Body::size_hint(&body).lower();
     let decided = decide::decide(shard, &admitted, model, place, length)?;

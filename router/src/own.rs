@@ -2,16 +2,20 @@
 
 use http::{Response, StatusCode};
 use midspan_net::{Body, reply};
-use midspan_protocol::metadata::{Health, ServerMetadata};
+use midspan_protocol::{
+    Route,
+    metadata::{Health, ServerMetadata},
+};
 
-use crate::{admit::Own, error::RouteError, shard::Shard};
+use crate::shard::Shard;
 
 /// Extensions that work through the router; each is tested.
 const EXTENSIONS: [&str; 2] = ["binary_tensor_data", "parameters"];
 
-pub(crate) fn answer(shard: &Shard, own: Own) -> Result<Response<Body>, RouteError> {
-    Ok(match own {
-        Own::Server => reply::value(
+/// The answer to a route that concerns no single model; `None` for any other.
+pub(crate) fn answer(shard: &Shard, route: &Route) -> Option<Response<Body>> {
+    Some(match route {
+        Route::Server => reply::value(
             StatusCode::OK,
             &ServerMetadata {
                 name: "midspan".into(),
@@ -19,11 +23,12 @@ pub(crate) fn answer(shard: &Shard, own: Own) -> Result<Response<Body>, RouteErr
                 extensions: EXTENSIONS.map(Into::into).to_vec(),
             },
         ),
-        Own::Live => health(true, None),
-        Own::Ready if shard.tasks.is_draining() => health(false, Some("draining")),
-        Own::Ready if !any_usable(shard) => health(false, Some("no node is ready")),
-        Own::Ready => health(true, None),
-        Own::Index => reply::value(StatusCode::OK, &shard.fleet.repository()),
+        Route::Live => health(true, None),
+        Route::Ready if shard.tasks.is_draining() => health(false, Some("draining")),
+        Route::Ready if !any_usable(shard) => health(false, Some("no node is ready")),
+        Route::Ready => health(true, None),
+        Route::Index => reply::value(StatusCode::OK, &shard.fleet.repository()),
+        Route::Node | Route::Model(..) => return None,
     })
 }
 

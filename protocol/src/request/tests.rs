@@ -55,7 +55,7 @@ fn errors_name_the_cause() {
     );
     check(
         r#"{"inputs":[],"parameters":{"triton_x":1}}"#,
-        expect!["request JSON: parameter 'triton_x' is reserved at line 1 column 39"],
+        expect!["request JSON: parameter 'triton_x' is reserved at line 1 column 40"],
     );
     let input = r#"{"name":"a","shape":[1],"datatype":"FP32","data":[1]}"#;
     check(&format!(r#"{{"inputs":[{input},{input}]}}"#), expect!["input 'a': sent twice"]);

@@ -37,7 +37,9 @@ fn bad_files_name_line_key_and_value() {
     );
     check(
         &format!("place = [91.0, 0.0]\n{NODE}"),
-        expect!["router.toml:1: place: no such place: latitude 91 (-90..=90), longitude 0 (-180..=180)"],
+        expect![
+            "router.toml:1: place: no such place: latitude 91 (-90..=90), longitude 0 (-180..=180)"
+        ],
     );
     check(
         &format!("{NODE}weight = 0\n"),
