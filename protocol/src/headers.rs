@@ -1,6 +1,6 @@
 //! Header names of the wire, the standard ones that `http` lacks and Midspan's own.
 
-use http::HeaderName;
+use http::{HeaderMap, HeaderName};
 
 /// Bytes of JSON before the binary tensors (binary tensor extension).
 pub const INFERENCE_HEADER_CONTENT_LENGTH: HeaderName =
@@ -44,6 +44,30 @@ pub const FRAME_MEDIA_TYPE: &str = "application/vnd.midspan.frame";
 
 /// Request headers of ours that an app may set; every other `midspan-*` is stripped at the router.
 pub const FROM_CLIENTS: [HeaderName; 3] = [EXIT, SESSION, DEADLINE_MS];
+
+/// What is left of the caller's deadline, in milliseconds, if it states one.
+///
+/// # Errors
+/// A value that is no positive number, as a message for the caller.
+pub fn deadline_ms(map: &HeaderMap) -> Result<Option<u64>, String> {
+    let Some(value) = map.get(DEADLINE_MS) else { return Ok(None) };
+    let millis = value.to_str().ok().and_then(|text| text.parse().ok()).filter(|millis| *millis > 0);
+    millis.map(Some).ok_or_else(|| {
+        format!("{DEADLINE_MS} is {value:?}, not a positive number of milliseconds")
+    })
+}
+
+/// How much of the body is JSON, if the binary tensor extension's header is there.
+///
+/// # Errors
+/// A value that is no length, as a message for the caller.
+pub fn json_length(map: &HeaderMap) -> Result<Option<usize>, String> {
+    let Some(value) = map.get(INFERENCE_HEADER_CONTENT_LENGTH) else { return Ok(None) };
+    let length = value.to_str().ok().and_then(|text| text.parse().ok());
+    length
+        .map(Some)
+        .ok_or_else(|| format!("{INFERENCE_HEADER_CONTENT_LENGTH} is {value:?}, not a length"))
+}
 
 /// Whether `name` is one of Midspan's own headers.
 #[must_use]

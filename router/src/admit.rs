@@ -42,19 +42,10 @@ pub(crate) fn admit(
 }
 
 fn deadline(map: &HeaderMap, limits: &RawLimits) -> Result<Duration, RouteError> {
-    let Some(value) = map.get(headers::DEADLINE_MS) else { return Ok(limits.deadline.0) };
-    let millis = value
-        .to_str()
-        .ok()
-        .and_then(|text| text.parse::<u64>().ok())
-        .filter(|millis| *millis > 0)
-        .ok_or_else(|| {
-            RouteError::BadRequest(format!(
-                "{} is {value:?}, not a positive number of milliseconds",
-                headers::DEADLINE_MS
-            ))
-        })?;
-    Ok(Duration::from_millis(millis).min(limits.max_deadline.0))
+    let asked = headers::deadline_ms(map).map_err(RouteError::BadRequest)?;
+    Ok(asked.map_or(limits.deadline.0, |millis| {
+        Duration::from_millis(millis).min(limits.max_deadline.0)
+    }))
 }
 
 /// Headers for the next hop: hop-by-hop ones and ours removed, except those of ours that an app

@@ -218,9 +218,8 @@ fn event(slot: Slot, map: &HeaderMap, status: StatusCode, latency: Duration) -> 
 
 /// The wire's report as the core counts it.
 pub(crate) fn report(report: LoadReport) -> Report {
-    let folded = u32::try_from(report.boot % u64::from(u32::MAX)).unwrap_or(0);
     Report {
-        boot: BootId(std::num::NonZeroU32::MIN.saturating_add(folded)),
+        boot: BootId::fold(report.boot),
         total: Rif(report.rif),
         share: Rif(report.share),
         draining: report.draining,

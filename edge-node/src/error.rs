@@ -1,0 +1,126 @@
+//! Why the node answers a request with an error: one table from cause to status.
+
+use http::{HeaderValue, Response, StatusCode, header};
+use midspan_net::{Body, reply};
+use midspan_protocol::{ProtocolError, RouteFault};
+use midspan_runtime::RunError;
+
+/// A request that gets no answer of a model.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum NodeError {
+    /// The path names no endpoint, or not with this method.
+    #[error(transparent)]
+    Route(#[from] RouteFault),
+    /// The model or version is not here.
+    #[error("Request for unknown model: '{0}' is not found")]
+    UnknownModel(String),
+    /// A header that cannot be used.
+    #[error("{0}")]
+    BadRequest(String),
+    /// The body does not follow the protocol.
+    #[error(transparent)]
+    Protocol(#[from] ProtocolError),
+    /// The body is over the limit.
+    #[error("the request body is larger than the limit of {limit} bytes")]
+    TooLarge {
+        /// The limit, bytes.
+        limit: usize,
+    },
+    /// The sender stopped before the end of the body.
+    #[error("the request body ended early: {0}")]
+    ClientBody(String),
+    /// Too many runs wait already.
+    #[error("the queue is full: {waiting} runs wait for {workers} workers")]
+    QueueFull {
+        /// Runs that wait.
+        waiting: usize,
+        /// Threads that run models.
+        workers: usize,
+    },
+    /// The deadline passed.
+    #[error("the deadline passed before the model could run")]
+    Deadline,
+    /// The model refused the input.
+    #[error("{0}")]
+    Input(String),
+    /// The run failed.
+    #[error("the model failed: {0}")]
+    Execution(String),
+    /// No cloud answered, and there is no exit to fall back to.
+    #[error("the hard case could not be sent to a cloud ({0}) and the model has no exit here")]
+    NoFallback(&'static str),
+    /// The activation belongs to another split.
+    #[error("split {got} is not live here")]
+    Split {
+        /// As the sender stated it.
+        got: String,
+        /// The ids that can be resumed.
+        live: Vec<String>,
+    },
+    /// The node is going away.
+    #[error("this node is draining")]
+    Draining,
+}
+
+impl NodeError {
+    const fn row(&self) -> (StatusCode, &'static str) {
+        match self {
+            Self::Route(RouteFault::NotFound(_)) => (StatusCode::NOT_FOUND, "not_found"),
+            Self::Route(RouteFault::Method { .. }) => (StatusCode::METHOD_NOT_ALLOWED, "method"),
+            Self::Route(RouteFault::Name(_)) => (StatusCode::BAD_REQUEST, "bad_request"),
+            Self::UnknownModel(_) => (StatusCode::NOT_FOUND, "unknown_model"),
+            Self::BadRequest(_) => (StatusCode::BAD_REQUEST, "bad_request"),
+            Self::Protocol(_) => (StatusCode::BAD_REQUEST, "protocol"),
+            Self::TooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, "too_large"),
+            Self::ClientBody(_) => (StatusCode::BAD_REQUEST, "client_body"),
+            Self::QueueFull { .. } => (StatusCode::SERVICE_UNAVAILABLE, "queue_full"),
+            Self::Deadline => (StatusCode::GATEWAY_TIMEOUT, "deadline"),
+            Self::Input(_) => (StatusCode::BAD_REQUEST, "input"),
+            Self::Execution(_) => (StatusCode::INTERNAL_SERVER_ERROR, "execution"),
+            Self::NoFallback(_) => (StatusCode::SERVICE_UNAVAILABLE, "no_fallback"),
+            Self::Split { .. } => (StatusCode::CONFLICT, "split"),
+            Self::Draining => (StatusCode::SERVICE_UNAVAILABLE, "draining"),
+        }
+    }
+
+    /// The status on the wire.
+    #[must_use]
+    pub const fn status(&self) -> StatusCode {
+        self.row().0
+    }
+
+    /// A stable label for metrics and logs.
+    #[must_use]
+    pub const fn reason(&self) -> &'static str {
+        self.row().1
+    }
+
+    /// The error as an answer.
+    #[must_use]
+    pub fn response(&self) -> Response<Body> {
+        if let Self::Split { live, .. } = self {
+            let body = serde_json::json!({ "error": self.to_string(), "live": live });
+            return reply::value(self.status(), &body);
+        }
+        let mut response = reply::error(self.status(), &self.to_string());
+        let map = response.headers_mut();
+        if let Self::Route(RouteFault::Method { allow, .. }) = self {
+            map.insert(header::ALLOW, HeaderValue::from_static(allow));
+        }
+        if let Self::TooLarge { .. } | Self::ClientBody(_) = self {
+            // What is left of the body will not be read, so the connection cannot be used again.
+            map.insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
+        response
+    }
+}
+
+impl From<RunError> for NodeError {
+    fn from(error: RunError) -> Self {
+        if error.is_caller() {
+            Self::Input(error.to_string())
+        } else {
+            Self::Execution(error.to_string())
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! The way of an inference through this node: local stages with their exits, then the cloud for
+//! the rows that are still hard, then the deepest exit of our own for those that no cloud answers.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use midspan_protocol::{AnsweredBy, Context, ExitMode};
+
+use crate::{
+    Node,
+    accept::Accepted,
+    batch::{Blob, Named},
+    error::NodeError,
+    exit::{RowAnswer, judge, settle},
+    model::{Model, Stage},
+    offload::offload,
+    queue::{Done, Job},
+};
+
+/// What a request asks beyond its tensors.
+#[derive(Clone, Debug)]
+pub(crate) struct Terms {
+    pub(crate) mode: ExitMode,
+    /// When the asker stops waiting.
+    pub(crate) until: Instant,
+    /// Policy that came over a trusted link.
+    pub(crate) context: Option<Context>,
+}
+
+/// Where a request's time went.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Spent {
+    pub(crate) waited: Duration,
+    pub(crate) ran: Duration,
+    pub(crate) offload: Option<Duration>,
+}
+
+/// A model's answer.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    /// Under the names apps use.
+    pub(crate) outputs: Vec<(String, Blob)>,
+    /// Row by row; empty for a model that was run whole and is no classifier with exits.
+    pub(crate) rows: Vec<RowAnswer>,
+    pub(crate) place: AnsweredBy,
+    /// Whether a certificate covers the exits that answered.
+    pub(crate) certified: bool,
+    pub(crate) spent: Spent,
+}
+
+/// Runs one stage through the queue.
+pub(crate) async fn run(
+    node: &Node,
+    stage: &Arc<Stage>,
+    inputs: Named,
+    until: Instant,
+    spent: &mut Spent,
+) -> Result<Vec<Blob>, NodeError> {
+    let (reply, answer) = tokio::sync::oneshot::channel();
+    let job = Job { stage: Arc::clone(stage), inputs, until, queued: Instant::now(), reply };
+    node.queue.push(job, node.config.workers)?;
+    // A run that has started is short; one that waits is refused by the queue at its deadline.
+    let done: Done = answer.await.map_err(|_| NodeError::Draining)??;
+    spent.waited += done.waited;
+    spent.ran += done.ran;
+    Ok(done.outputs)
+}
+
+/// Infers a whole request.
+pub(crate) async fn infer(
+    node: &Node,
+    model: &Model,
+    accepted: Accepted,
+    terms: &Terms,
+) -> Result<Answer, NodeError> {
+    let mut way = Way::new(accepted.rows);
+    let mut inputs = accepted.inputs;
+    for (index, stage) in model.stages.iter().enumerate() {
+        let last = model.complete && index + 1 == model.stages.len();
+        let outputs = run(node, stage, inputs, terms.until, &mut way.spent).await?;
+        if last {
+            return way.finish_local(model, stage, outputs);
+        }
+        way.pass_exit(model, stage, index, &outputs, terms.mode)?;
+        if way.hard.is_empty() {
+            let cut = stage.cut.as_ref();
+            let certified =
+                terms.mode == ExitMode::Auto && cut.is_some_and(|cut| model.certified(cut));
+            return way.finish(model, certified);
+        }
+        let crossing = way.crossing(stage, &outputs)?;
+        if index + 1 == model.stages.len() {
+            return way.finish_away(node, model, stage, crossing, terms).await;
+        }
+        let name = stage.cut.as_ref().map(|cut| cut.tensor.clone()).unwrap_or_default();
+        inputs = vec![(name, crossing)];
+    }
+    Err(NodeError::Execution("the model has no stages".into()))
+}
+
+/// A batch on its way: which rows are answered, which are hard, what to fall back to.
+struct Way {
+    answers: Vec<Option<RowAnswer>>,
+    /// The deepest exit's word on each row, for when nobody else answers.
+    fallback: Vec<Option<RowAnswer>>,
+    /// Rows not answered yet, in request order.
+    hard: Vec<usize>,
+    /// Form of one row of logits.
+    row_shape: Vec<usize>,
+    spent: Spent,
+}
+
+impl Way {
+    fn new(rows: usize) -> Self {
+        Self {
+            answers: vec![None; rows],
+            fallback: vec![None; rows],
+            hard: (0..rows).collect(),
+            row_shape: Vec::new(),
+            spent: Spent::default(),
+        }
+    }
+
+    /// Lets the stage's exit answer the rows that it is sure of. `outputs` holds the hard rows.
+    fn pass_exit(
+        &mut self,
+        model: &Model,
+        stage: &Stage,
+        index: usize,
+        outputs: &[Blob],
+        mode: ExitMode,
+    ) -> Result<(), NodeError> {
+        let Some(exit) = stage.exit.as_ref().filter(|_| model.exits) else { return Ok(()) };
+        let logits = stage.output(&exit.output).and_then(|at| outputs.get(at));
+        let missing = || NodeError::Execution(format!("the stage gave no '{}'", exit.output));
+        let logits = logits.ok_or_else(missing)?;
+        let number = u8::try_from(index + 1).unwrap_or(u8::MAX);
+        self.row_shape = logits.shape.get(1..).unwrap_or(&[]).to_vec();
+        let judged = judge(exit, number, logits, mode)?;
+        if judged.len() != self.hard.len() {
+            return Err(NodeError::Execution(format!(
+                "exit {number} gave {} rows for {}",
+                judged.len(),
+                self.hard.len()
+            )));
+        }
+        for (row, judged) in self.hard.iter().zip(judged) {
+            let place = if judged.sure { &mut self.answers } else { &mut self.fallback };
+            if let Some(place) = place.get_mut(*row) {
+                *place = Some(judged.answer);
+            }
+        }
+        Ok(())
+    }
+
+    /// The activation of the rows that are still hard; they alone go on.
+    fn crossing(&mut self, stage: &Stage, outputs: &[Blob]) -> Result<Blob, NodeError> {
+        let tensor = stage.cut.as_ref().and_then(|cut| outputs.get(stage.output(&cut.tensor)?));
+        let missing = || NodeError::Execution("the stage gave no activation".into());
+        let tensor = tensor.ok_or_else(missing)?;
+        let kept: Vec<usize> = self
+            .hard
+            .iter()
+            .enumerate()
+            .filter(|(_, row)| self.answers.get(**row).is_some_and(Option::is_none))
+            .map(|(at, _)| at)
+            .collect();
+        self.hard = kept.iter().filter_map(|at| self.hard.get(*at).copied()).collect();
+        tensor.select(&kept).ok_or_else(missing)
+    }
+
+    fn finish_local(
+        mut self,
+        model: &Model,
+        stage: &Stage,
+        outputs: Vec<Blob>,
+    ) -> Result<Answer, NodeError> {
+        let mut named = Vec::with_capacity(model.outputs.len());
+        for port in &model.outputs {
+            let output = stage.output(&port.inner).and_then(|at| outputs.get(at)).cloned();
+            let missing = || NodeError::Execution(format!("the model gave no '{}'", port.inner));
+            named.push((port.spec.name.clone(), output.ok_or_else(missing)?));
+        }
+        self.settle_hard(
+            model,
+            stage.exit.as_ref().map(|exit| exit.temperature),
+            named,
+            AnsweredBy::Local,
+        )
+    }
+
+    /// The hard rows' answers are here, from the last stage or from a cloud.
+    fn settle_hard(
+        &mut self,
+        model: &Model,
+        temperature: Option<f32>,
+        outputs: Vec<(String, Blob)>,
+        place: AnsweredBy,
+    ) -> Result<Answer, NodeError> {
+        let all_hard = self.hard.len() == self.answers.len();
+        let classifier =
+            outputs.len() == 1 && (temperature.is_some() || !all_hard || self.row_shape.len() == 1);
+        if !classifier {
+            return Ok(Answer {
+                outputs,
+                rows: Vec::new(),
+                place,
+                certified: false,
+                spent: self.spent,
+            });
+        }
+        let Some((_, logits)) = outputs.first() else {
+            return Err(NodeError::Execution("the model has no output".into()));
+        };
+        let settled = settle(logits, temperature.unwrap_or(1.0), place)?;
+        if settled.len() != self.hard.len() {
+            return Err(NodeError::Execution(format!(
+                "{} rows came back for {}",
+                settled.len(),
+                self.hard.len()
+            )));
+        }
+        self.row_shape = logits.shape.get(1..).unwrap_or(&[]).to_vec();
+        for (row, answer) in self.hard.iter().zip(settled) {
+            if let Some(slot) = self.answers.get_mut(*row) {
+                *slot = Some(answer);
+            }
+        }
+        self.hard.clear();
+        self.assemble(model, place, false)
+    }
+
+    /// Sends the hard rows to a cloud; what no cloud answers is answered by our deepest exit.
+    async fn finish_away(
+        mut self,
+        node: &Node,
+        model: &Model,
+        stage: &Stage,
+        crossing: Blob,
+        terms: &Terms,
+    ) -> Result<Answer, NodeError> {
+        let started = Instant::now();
+        let away = offload(node, model, stage, &crossing, terms).await;
+        self.spent.offload = Some(started.elapsed());
+        let reason = match away {
+            Ok(outputs) => {
+                let temperature = stage.exit.as_ref().map(|_| 1.0);
+                match self.settle_hard(model, temperature, outputs, AnsweredBy::Cloud) {
+                    Ok(answer) => return Ok(answer),
+                    // An answer of another form than ours is the cloud's fault, not the app's.
+                    Err(error) => {
+                        tracing::warn!(%error, model = model.name, "the cloud's answer does not fit");
+                        "cloud_garbage"
+                    }
+                }
+            }
+            Err(reason) => reason,
+        };
+        for row in std::mem::take(&mut self.hard) {
+            let Some(answer) = self.fallback.get_mut(row).and_then(Option::take) else {
+                return Err(NodeError::NoFallback(reason));
+            };
+            if let Some(slot) = self.answers.get_mut(row) {
+                *slot = Some(RowAnswer { degraded: Some(reason), ..answer });
+            }
+        }
+        self.finish(model, false)
+    }
+
+    fn finish(mut self, model: &Model, certified: bool) -> Result<Answer, NodeError> {
+        let place = self.answers.iter().flatten().next().map_or(AnsweredBy::Local, |row| row.place);
+        self.assemble(model, place, certified)
+    }
+
+    /// Every row has its answer: the batch in request order.
+    fn assemble(
+        &mut self,
+        model: &Model,
+        place: AnsweredBy,
+        certified: bool,
+    ) -> Result<Answer, NodeError> {
+        let rows: Option<Vec<RowAnswer>> = std::mem::take(&mut self.answers).into_iter().collect();
+        let rows = rows.ok_or_else(|| NodeError::Execution("a row was left unanswered".into()))?;
+        let port = model.outputs.first();
+        let port = port.ok_or_else(|| NodeError::Execution("the model has no output".into()))?;
+        let bytes: Vec<Bytes> = rows.iter().map(|row| row.logits.clone()).collect();
+        let logits = Blob::of_rows(port.spec.element, &self.row_shape, &bytes);
+        let outputs = vec![(port.spec.name.clone(), logits)];
+        Ok(Answer { outputs, rows, place, certified, spent: self.spent })
+    }
+}

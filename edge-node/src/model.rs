@@ -1,0 +1,253 @@
+//! A loaded model: the stages that this node runs, what apps see of it, and which splits it can
+//! resume. Immutable once loaded.
+
+use std::{path::Path, sync::Arc};
+
+use metrics::Histogram;
+use midspan_net::telemetry::Metric;
+use midspan_runtime::{
+    Dim, Executor, Prepacked, Session, SessionOptions, SessionPool, TensorSpec, session::describe,
+};
+use midspan_split::{
+    Bundle, Codec, ExitRule, Precision, SplitId,
+    manifest::{AppTensor, Certificate},
+    preprocess::Preprocess,
+};
+
+use crate::config::Role;
+
+/// Platform name of ONNX models in the protocol.
+pub(crate) const PLATFORM: &str = "onnx_onnxv1";
+
+/// A model that can be inferred.
+pub(crate) struct Model {
+    pub(crate) name: String,
+    pub(crate) version: String,
+    /// Inputs under the names apps use, and the names inside the model.
+    pub(crate) inputs: Vec<Port>,
+    /// Outputs likewise; an exit's logits stand in for the first.
+    pub(crate) outputs: Vec<Port>,
+    /// The stages that this node holds, from the first on.
+    pub(crate) stages: Vec<Arc<Stage>>,
+    /// Whether the last of them is the model's last.
+    pub(crate) complete: bool,
+    pub(crate) preprocess: Option<Preprocess>,
+    pub(crate) certificates: Vec<Certificate>,
+    /// Whether exits may answer here.
+    pub(crate) exits: bool,
+}
+
+/// An input or output as apps see it.
+pub(crate) struct Port {
+    /// Under the app's name.
+    pub(crate) spec: TensorSpec,
+    /// Name inside the model.
+    pub(crate) inner: String,
+}
+
+/// One stage, with a session per worker.
+pub(crate) struct Stage {
+    pub(crate) pool: SessionPool,
+    /// The model takes one row at a time.
+    pub(crate) row_by_row: bool,
+    pub(crate) exit: Option<StageExit>,
+    pub(crate) cut: Option<StageCut>,
+    pub(crate) seconds: Histogram,
+}
+
+/// An exit that a stage computes.
+pub(crate) struct StageExit {
+    /// Name of its logits inside the model.
+    pub(crate) output: String,
+    pub(crate) temperature: f32,
+    /// None for the last exit, which always answers.
+    pub(crate) rule: Option<ExitRule>,
+}
+
+/// What leaves a stage for the next.
+pub(crate) struct StageCut {
+    /// Name of the tensor inside the model.
+    pub(crate) tensor: String,
+    pub(crate) codec: Codec,
+    pub(crate) precision: Precision,
+    pub(crate) split_id: SplitId,
+}
+
+impl Model {
+    /// Loads a bundle: all stages on a cloud, on an edge only those that it runs itself.
+    ///
+    /// # Errors
+    /// A message that names the bundle's part that cannot be used.
+    pub(crate) fn from_bundle(
+        bundle: &Bundle,
+        role: Role,
+        local_stages: Option<usize>,
+        workers: usize,
+    ) -> Result<Self, String> {
+        let manifest = bundle.manifest();
+        let total = manifest.stages.len();
+        let held = match role {
+            Role::Cloud => total,
+            Role::Edge => local_stages.unwrap_or(manifest.local_stages),
+        };
+        if held > total {
+            return Err(format!("local_stages is {held} but the bundle has {total} stages"));
+        }
+        let has_exits = manifest.stages.iter().take(total - 1).any(|stage| stage.exit.is_some());
+        if has_exits && manifest.outputs.len() != 1 {
+            return Err("a model with early exits must have one output".into());
+        }
+        let stages = (0..held)
+            .map(|index| Stage::from_bundle(bundle, index, workers).map(Arc::new))
+            .collect::<Result<_, String>>()?;
+        Ok(Self {
+            name: manifest.name.clone(),
+            version: manifest.version.clone(),
+            inputs: ports(&manifest.inputs)?,
+            outputs: ports(&manifest.outputs)?,
+            stages,
+            complete: held == total,
+            preprocess: manifest.preprocess.clone(),
+            certificates: manifest.certificates.clone(),
+            exits: role == Role::Edge,
+        })
+    }
+
+    /// Loads a plain ONNX file, served whole.
+    ///
+    /// # Errors
+    /// A message with the path and the cause.
+    pub(crate) fn from_onnx(path: &Path, name: &str, workers: usize) -> Result<Self, String> {
+        let fail = |error: String| format!("{}: {error}", path.display());
+        let bytes = std::fs::read(path).map_err(|error| fail(error.to_string()))?;
+        let described = describe(&bytes).map_err(|error| fail(error.to_string()))?;
+        let stage = Stage::load(&bytes, name, 0, workers).map_err(fail)?;
+        let port = |spec: TensorSpec| Port { inner: spec.name.clone(), spec };
+        Ok(Self {
+            name: name.to_owned(),
+            version: "1".into(),
+            inputs: described.inputs.into_iter().map(port).collect(),
+            outputs: described.outputs.into_iter().map(port).collect(),
+            stages: vec![Arc::new(stage)],
+            complete: true,
+            preprocess: None,
+            certificates: Vec::new(),
+            exits: false,
+        })
+    }
+
+    /// Whether an app may send batches: the first dimension of every input is open.
+    pub(crate) fn batched(&self) -> bool {
+        self.inputs.iter().all(|port| matches!(port.spec.dims.first(), Some(Dim::Symbolic(_))))
+    }
+
+    /// The stage after which a frame of this split goes on.
+    pub(crate) fn resume_after(&self, split_id: SplitId) -> Option<(usize, &StageCut)> {
+        let cut = |(index, stage): (usize, &'_ Arc<Stage>)| -> Option<usize> {
+            (stage.cut.as_ref()?.split_id == split_id).then_some(index)
+        };
+        let index = self.stages.iter().enumerate().find_map(cut)?;
+        let resumable = self.complete && index + 1 < self.stages.len();
+        Some((index, self.stages.get(index)?.cut.as_ref().filter(|_| resumable)?))
+    }
+
+    /// The splits that can be resumed here.
+    pub(crate) fn live_splits(&self) -> Vec<SplitId> {
+        let ids = self.stages.iter().filter_map(|stage| Some(stage.cut.as_ref()?.split_id));
+        ids.filter(|id| self.resume_after(*id).is_some()).collect()
+    }
+
+    /// Whether a certificate covers exits at this cut and precision.
+    pub(crate) fn certified(&self, cut: &StageCut) -> bool {
+        let Precision::Bits(bits) = cut.precision else { return false };
+        self.certificates.iter().any(|found| found.split_id == cut.split_id && found.bits == bits)
+    }
+}
+
+fn ports(tensors: &[AppTensor]) -> Result<Vec<Port>, String> {
+    let port = |tensor: &AppTensor| {
+        let spec = tensor.spec().ok_or_else(|| format!("'{}' has no OIP datatype", tensor.name))?;
+        Ok(Port { spec, inner: tensor.tensor.clone() })
+    };
+    tensors.iter().map(port).collect()
+}
+
+impl Stage {
+    fn from_bundle(bundle: &Bundle, index: usize, workers: usize) -> Result<Self, String> {
+        let manifest = bundle.manifest();
+        let described = manifest.stages.get(index).ok_or("no such stage")?;
+        let model = bundle.stage_model(index).map_err(|error| error.to_string())?;
+        let mut stage = Self::load(&model, &manifest.name, index, workers)?;
+        stage.exit = described.exit.as_ref().map(|exit| StageExit {
+            output: exit.output.clone(),
+            temperature: exit.temperature(),
+            rule: exit.rule(),
+        });
+        if let Some(cut) = &described.cut {
+            let parts = (|| {
+                let tensor = cut.tensors.first()?.name.clone();
+                let (codec, precision) = (bundle.codec(index)?, bundle.precision(index)?);
+                Some(StageCut { tensor, codec, precision, split_id: bundle.split_id_at(index)? })
+            })();
+            let unusable =
+                || format!("stages[{index}].cut: only one tensor of fixed row shape can cross");
+            stage.cut = Some(parts.ok_or_else(unusable)?);
+        }
+        Ok(stage)
+    }
+
+    fn load(model: &[u8], name: &str, index: usize, workers: usize) -> Result<Self, String> {
+        let prepacked = Prepacked::new().map_err(|error| error.to_string())?;
+        let pool = SessionPool::new(workers, || {
+            Session::load(model, &SessionOptions::default(), Some(&prepacked))
+                .map(|session| Box::new(session) as Box<dyn Executor>)
+        });
+        let pool = pool.map_err(|error| format!("stage {index}: {error}"))?;
+        Ok(Self::new(pool, name, index))
+    }
+
+    pub(crate) fn new(pool: SessionPool, name: &str, index: usize) -> Self {
+        let one = |spec: &TensorSpec| spec.dims.first() == Some(&Dim::Fixed(1));
+        let row_by_row = !pool.inputs().is_empty() && pool.inputs().iter().all(one);
+        let seconds = Metric::NodeRunSeconds.histogram(&[name, &index.to_string()]);
+        Self { pool, row_by_row, exit: None, cut: None, seconds }
+    }
+
+    /// Where the pool puts the output called `tensor`.
+    pub(crate) fn output(&self, tensor: &str) -> Option<usize> {
+        self.pool.outputs().iter().position(|spec| spec.name == tensor)
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::sync::Arc;
+
+    use midspan_runtime::{RunError, Scripted};
+
+    use super::*;
+
+    /// A stage without inputs or outputs, for tests of what stands before it.
+    pub(crate) fn echo_stage() -> Arc<Stage> {
+        let pool = SessionPool::new(1, || {
+            let fake = Scripted::new(vec![], vec![], |_| Ok(vec![]));
+            Ok::<_, RunError>(Box::new(fake) as Box<dyn Executor>)
+        });
+        Arc::new(Stage::new(pool.unwrap(), "echo", 0))
+    }
+
+    #[test]
+    fn an_edge_holds_its_own_stages_only() {
+        midspan_runtime::test_support::library();
+        let bundle = Bundle::embedded().unwrap();
+        let edge = Model::from_bundle(&bundle, Role::Edge, None, 1).unwrap();
+        let cloud = Model::from_bundle(&bundle, Role::Cloud, None, 1).unwrap();
+        assert_eq!((edge.stages.len(), edge.complete), (1, false));
+        assert_eq!((cloud.stages.len(), cloud.complete), (2, true));
+        assert!(edge.live_splits().is_empty());
+        assert_eq!(cloud.live_splits(), [bundle.split_id().unwrap()]);
+        let whole = Model::from_bundle(&bundle, Role::Edge, Some(2), 1).unwrap();
+        assert!(whole.complete && whole.exits);
+        assert!(Model::from_bundle(&bundle, Role::Edge, Some(3), 1).is_err());
+    }
+}

@@ -1,0 +1,130 @@
+//! The last step: the answer in the form that was asked for, where each row was answered, and the
+//! load report that rides on every response.
+
+use std::{fmt::Write as _, time::Instant};
+
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
+use midspan_net::{Body, body::full, telemetry::Metric};
+use midspan_protocol::{
+    AnsweredBy, InferRequest, InferResponse, Parameter, headers, response::OutputForm, timing,
+};
+
+use crate::{
+    Node,
+    error::NodeError,
+    infer::{Answer, Spent},
+    model::Model,
+};
+
+/// Encodes an answer of `model`.
+///
+/// # Errors
+/// An output that cannot be written in the form asked for.
+pub(crate) fn respond(
+    node: &Node,
+    model: &Model,
+    request: &InferRequest,
+    form: &OutputForm,
+    answer: &Answer,
+) -> Result<Response<Body>, NodeError> {
+    let wanted = |name: &str| {
+        request.outputs.is_empty() || request.outputs.iter().any(|output| output.name == name)
+    };
+    let outputs = answer.outputs.iter().filter(|(name, _)| wanted(name));
+    let outputs = outputs.map(|(name, blob)| blob.to_protocol(name)).collect::<Result<_, _>>()?;
+    let mut message = InferResponse {
+        model_name: model.name.clone(),
+        model_version: Some(model.version.clone()),
+        id: request.id.clone(),
+        outputs,
+        ..InferResponse::default()
+    };
+    if !answer.rows.is_empty() {
+        let places: Vec<String> = answer.rows.iter().map(|row| row.place.to_string()).collect();
+        let confidence = answer.rows.iter().map(|row| format!("{:.6}", row.confidence));
+        let confidence: Vec<String> = confidence.collect();
+        message.parameters.set("midspan_places", Parameter::Text(places.join(",")));
+        message.parameters.set("midspan_confidence", Parameter::Text(confidence.join(",")));
+    }
+    let encoded = message.encode(form)?;
+    let media_type = encoded.media_type();
+    let mut response = Response::new(full(encoded.body));
+    let map = response.headers_mut();
+    map.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
+    if let Some(length) = encoded.json_length {
+        map.insert(headers::INFERENCE_HEADER_CONTENT_LENGTH, HeaderValue::from(length));
+    }
+    set(map, headers::REGION, &node.config.region);
+    set(map, headers::SERVER_TIMING, &server_timing(&answer.spent));
+    describe(map, model, answer);
+    Ok(response)
+}
+
+/// Headers that say where and how well the request was answered.
+fn describe(map: &mut HeaderMap, model: &Model, answer: &Answer) {
+    let mut places = answer.rows.iter().map(|row| row.place);
+    let place = places.next().unwrap_or(answer.place);
+    if places.all(|other| other == place) {
+        set(map, headers::ANSWERED_BY, &place.to_string());
+    }
+    if let Some(reason) = answer.rows.iter().find_map(|row| row.degraded) {
+        set(map, headers::DEGRADED, reason);
+    }
+    let exits = answer.rows.iter().any(|row| matches!(row.place, AnsweredBy::Exit(_)));
+    if exits {
+        set(map, headers::CERTIFIED, if answer.certified { "true" } else { "false" });
+    }
+    for row in &answer.rows {
+        let place = match row.place {
+            AnsweredBy::Exit(_) => "exit",
+            AnsweredBy::Local => "local",
+            AnsweredBy::Cloud => "cloud",
+        };
+        Metric::NodeRows.counter(&[&model.name, place]).increment(1);
+        if let Some(reason) = row.degraded {
+            Metric::NodeDegraded.counter(&[&model.name, reason]).increment(1);
+        }
+    }
+}
+
+fn server_timing(spent: &Spent) -> String {
+    let mut value = String::with_capacity(96);
+    timing::push(&mut value, "queue", spent.waited);
+    timing::push(&mut value, "run", spent.ran);
+    if let Some(offload) = spent.offload {
+        timing::push(&mut value, "offload", offload);
+    }
+    value
+}
+
+/// What every response of the node carries, errors included.
+pub(crate) fn finish(
+    node: &Node,
+    mut response: Response<Body>,
+    router: Option<&str>,
+    started: Instant,
+) -> Response<Body> {
+    let report = node.load.report(router, node.queue.len(), node.tasks.is_draining());
+    let map = response.headers_mut();
+    set(map, headers::NODE, &node.config.name);
+    set(map, headers::LOAD, &report.encode());
+    set(map, headers::ENDPOINT_LOAD_METRICS, &report.orca());
+    let mut value = String::with_capacity(128);
+    if let Some(text) = map.get(headers::SERVER_TIMING).and_then(|value| value.to_str().ok()) {
+        let _infallible = write!(value, "{text}");
+    }
+    timing::push(&mut value, "total", started.elapsed());
+    set(map, headers::SERVER_TIMING, &value);
+    response
+}
+
+/// Counts an inference by its outcome.
+pub(crate) fn count(status: StatusCode) {
+    Metric::NodeRequests.counter(&[status.as_str()]).increment(1);
+}
+
+fn set(map: &mut HeaderMap, name: HeaderName, value: &str) {
+    if let Ok(value) = HeaderValue::from_str(value) {
+        map.insert(name, value);
+    }
+}
