@@ -134,7 +134,8 @@ mod tests {
     #[test]
     fn a_gate_holds_the_run_until_it_is_opened() {
         let (opener, gate) = gate();
-        let steps = [Step::Wait(gate), Step::Answer(vec![]), Step::Fail(RunError::Execution("x".into()))];
+        let steps =
+            [Step::Wait(gate), Step::Answer(vec![]), Step::Fail(RunError::Execution("x".into()))];
         let mut fake = Scripted::list(vec![], vec![], steps);
         let (tell, told) = channel();
         let worker = std::thread::spawn(move || {

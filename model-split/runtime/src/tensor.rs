@@ -139,13 +139,18 @@ pub struct TensorSpec {
     pub name: String,
     /// Type of the elements.
     pub element: ElementType,
-    /// Dimensions, outermost first.
+    /// Dimensions, outermost first. None at all means a scalar or a tensor of unknown rank: ONNX
+    /// Runtime does not tell them apart.
     pub dims: Vec<Dim>,
 }
 
 impl TensorSpec {
-    /// Whether a tensor of this shape may be given for this spec.
+    /// Whether a tensor of this shape may be given for this spec; any may where the rank is not
+    /// known, and is left for the model to judge.
     pub fn admits(&self, shape: &[usize]) -> bool {
+        if self.dims.is_empty() {
+            return true;
+        }
         shape.len() == self.dims.len()
             && self.dims.iter().zip(shape).all(|(dim, size)| match dim {
                 Dim::Fixed(fixed) => fixed == size,
@@ -212,8 +217,7 @@ fn check(element: ElementType, shape: &[usize], bytes: &[u8]) -> Result<(), Tens
     let Some(size) = element.size() else {
         return check_strings(shape, count, bytes);
     };
-    let expected =
-        count.checked_mul(size).ok_or_else(|| TensorError::TooLarge(shape.to_vec()))?;
+    let expected = count.checked_mul(size).ok_or_else(|| TensorError::TooLarge(shape.to_vec()))?;
     if expected != bytes.len() {
         return Err(TensorError::Length {
             element,
@@ -345,7 +349,11 @@ impl Tensor {
     /// # Errors
     /// When the number of values is not the product of the shape.
     pub fn from_f32s(shape: Vec<usize>, values: &[f32]) -> Result<Self, TensorError> {
-        let bytes = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+        let bytes = if cfg!(target_endian = "little") {
+            bytemuck::cast_slice(values).to_vec()
+        } else {
+            values.iter().flat_map(|value| value.to_le_bytes()).collect()
+        };
         Self::new(ElementType::F32, shape, bytes)
     }
 

@@ -74,4 +74,6 @@ fn specs_admit_by_rank_and_fixed_dimensions() {
     assert!(!spec.admits(&[7, 2, 28]));
     assert!(!spec.admits(&[1, 28]));
     assert_eq!(spec.dims_text(), "[N,1,28]");
+    let unknown = TensorSpec { dims: vec![], ..spec };
+    assert!(unknown.admits(&[]) && unknown.admits(&[3, 4]));
 }

@@ -1,0 +1,295 @@
+//! Reading a bundle: a folder, or the one embedded in this program, with `manifest.json` and
+//! `blobs/` named by their SHA-256. Every blob is checked against its name when it is read. It
+//! must not load models or write anything but [`Bundle::extract_to`].
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use include_dir::{Dir, include_dir};
+
+use crate::codec::{Codec, Precision};
+use crate::digest::{Digest, SplitId};
+use crate::labelled::{Labelled, LabelledError};
+use crate::manifest::{Manifest, ManifestError};
+use crate::onnx::OnnxError;
+use crate::weights::{self, WeightsError};
+
+/// Name of the manifest's file.
+pub const MANIFEST: &str = "manifest.json";
+/// Name of the folder of blobs.
+pub const BLOBS: &str = "blobs";
+const LARGEST_MANIFEST: u64 = 4 << 20;
+/// The largest file that the protobuf form of ONNX allows.
+const LARGEST_BLOB: u64 = 2 << 30;
+
+static EMBEDDED: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/../models/fashion");
+
+/// Why a bundle cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum BundleError {
+    /// A file is missing or unreadable.
+    #[error("cannot read {}{}: {source}", .path.display(), of_key(.key))]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The manifest's key that names it, if any.
+        key: String,
+        /// Cause.
+        source: io::Error,
+    },
+    /// The manifest is refused.
+    #[error("{}: {source}", .path.display())]
+    Manifest {
+        /// The file.
+        path: PathBuf,
+        /// Cause, with the key.
+        source: ManifestError,
+    },
+    /// A blob's content is not what its name says.
+    #[error("{} ({key}) is damaged: its sha256 is {got}", .path.display())]
+    Hash {
+        /// The file.
+        path: PathBuf,
+        /// The manifest's key that names it.
+        key: String,
+        /// Digest of its content.
+        got: Digest,
+    },
+    /// A graph blob is no model.
+    #[error("{key}: {source}")]
+    Onnx {
+        /// The manifest's key that names it.
+        key: String,
+        /// Cause.
+        source: OnnxError,
+    },
+    /// The weights do not suit the graph.
+    #[error("{key}: {source}")]
+    Weights {
+        /// The manifest's key that names them.
+        key: String,
+        /// Cause.
+        source: WeightsError,
+    },
+    /// The labelled samples are damaged.
+    #[error("labelled.{source}")]
+    Labelled {
+        /// Cause.
+        #[from]
+        source: LabelledError,
+    },
+    /// A stage that the bundle does not have.
+    #[error("the bundle has {stages} stages, there is no stage {stage}")]
+    NoStage {
+        /// The stage asked for.
+        stage: usize,
+        /// Number of stages.
+        stages: usize,
+    },
+    /// A file cannot be written.
+    #[error("cannot write {}: {source}", .path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// Cause.
+        source: io::Error,
+    },
+}
+
+fn of_key(key: &str) -> String {
+    if key.is_empty() { String::new() } else { format!(" ({key})") }
+}
+
+/// Reads a file of at most `limit` bytes.
+pub(crate) fn read_bounded(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(limit + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > limit {
+        return Err(io::Error::other(format!("larger than {limit} bytes")));
+    }
+    Ok(bytes)
+}
+
+#[derive(Clone, Debug)]
+enum Source {
+    Folder(PathBuf),
+    Embedded,
+}
+
+impl Source {
+    /// The file's name in messages.
+    fn path(&self, name: &str) -> PathBuf {
+        match self {
+            Self::Folder(folder) => folder.join(name),
+            Self::Embedded => Path::new("(embedded bundle)").join(name),
+        }
+    }
+
+    fn read(&self, name: &str, key: &str, limit: u64) -> Result<Vec<u8>, BundleError> {
+        match self {
+            Self::Folder(folder) => read_bounded(&folder.join(name), limit),
+            Self::Embedded => EMBEDDED
+                .get_file(name)
+                .map(|file| file.contents().to_vec())
+                .ok_or_else(|| io::ErrorKind::NotFound.into()),
+        }
+        .map_err(|source| BundleError::Read {
+            path: self.path(name),
+            key: key.into(),
+            source,
+        })
+    }
+}
+
+/// An opened bundle: its manifest, and access to its blobs.
+#[derive(Clone, Debug)]
+pub struct Bundle {
+    source: Source,
+    manifest: Manifest,
+}
+
+impl Bundle {
+    /// Opens the bundle in a folder: reads its manifest, but no blobs yet.
+    ///
+    /// # Errors
+    /// When the manifest is missing or refused, naming file and key.
+    pub fn open(folder: &Path) -> Result<Self, BundleError> {
+        Self::from_source(Source::Folder(folder.to_owned()))
+    }
+
+    /// The bundle inside this program: Fashion-MNIST in two stages.
+    ///
+    /// # Errors
+    /// As [`Bundle::open`]; only in a program that was built from a damaged tree.
+    pub fn embedded() -> Result<Self, BundleError> {
+        Self::from_source(Source::Embedded)
+    }
+
+    fn from_source(source: Source) -> Result<Self, BundleError> {
+        let json = source.read(MANIFEST, "", LARGEST_MANIFEST)?;
+        let manifest = Manifest::parse(&json).map_err(|error| BundleError::Manifest {
+            path: source.path(MANIFEST),
+            source: error,
+        })?;
+        Ok(Self { source, manifest })
+    }
+
+    /// What the bundle says of itself.
+    pub fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    /// Number of stages, at least 1.
+    pub fn stages(&self) -> usize {
+        self.manifest.stages.len()
+    }
+
+    /// The split id of the cut from which an edge node offloads by default; none for a bundle
+    /// whose stages all run locally.
+    pub fn split_id(&self) -> Option<SplitId> {
+        self.manifest.split_id(self.manifest.local_stages.checked_sub(1)?)
+    }
+
+    /// The split id of the cut after stage `cut`; none after the last.
+    pub fn split_id_at(&self, cut: usize) -> Option<SplitId> {
+        self.manifest.split_id(cut)
+    }
+
+    /// How frames of the cut after stage `cut` are written; see [`Manifest::codec`].
+    pub fn codec(&self, cut: usize) -> Option<Codec> {
+        self.manifest.codec(cut)
+    }
+
+    /// The precision of frames of that cut where nothing else is asked for.
+    pub fn precision(&self, cut: usize) -> Option<Precision> {
+        self.manifest.precision(cut)
+    }
+
+    /// The names of the classes; empty where the bundle has none.
+    pub fn labels(&self) -> &[String] {
+        &self.manifest.labels
+    }
+
+    /// The ONNX model of one stage, graph and weights together.
+    ///
+    /// # Errors
+    /// When there is no such stage, or a blob is missing, damaged or does not suit the other.
+    pub fn stage_model(&self, stage: usize) -> Result<Vec<u8>, BundleError> {
+        let Some(parts) = self.manifest.stages.get(stage) else {
+            return Err(BundleError::NoStage { stage, stages: self.stages() });
+        };
+        let (graph_key, weights_key) =
+            (format!("stages[{stage}].graph"), format!("stages[{stage}].weights"));
+        let graph = self.blob(parts.graph, &graph_key)?;
+        let weights = self.blob(parts.weights, &weights_key)?;
+        let mut model = crate::onnx::decode(graph.into())
+            .map_err(|source| BundleError::Onnx { key: graph_key, source })?;
+        weights::attach(&mut model, &weights.into())
+            .map_err(|source| BundleError::Weights { key: weights_key, source })?;
+        Ok(crate::onnx::encode(&model))
+    }
+
+    /// The labelled samples, where the bundle has some.
+    ///
+    /// # Errors
+    /// When a blob is missing or damaged.
+    pub fn labelled(&self) -> Result<Option<Labelled>, BundleError> {
+        let Some(blobs) = &self.manifest.labelled else { return Ok(None) };
+        let images = self.blob(blobs.images, "labelled.images")?;
+        let labels = self.blob(blobs.labels, "labelled.labels")?;
+        Ok(Some(Labelled::from_idx_gz(&images, &labels)?))
+    }
+
+    /// A blob's content, checked against its digest. `key` says in messages what it is for.
+    ///
+    /// # Errors
+    /// When it is missing or damaged.
+    pub fn blob(&self, digest: Digest, key: &str) -> Result<Vec<u8>, BundleError> {
+        let name = format!("{BLOBS}/{digest}");
+        let bytes = self.source.read(&name, key, LARGEST_BLOB)?;
+        let got = Digest::of(&bytes);
+        if got == digest {
+            return Ok(bytes);
+        }
+        Err(BundleError::Hash { path: self.source.path(&name), key: key.into(), got })
+    }
+
+    /// All blobs that the manifest names, each with its key; a blob may come more than once.
+    pub fn blobs(&self) -> Vec<(String, Digest)> {
+        let mut blobs = Vec::new();
+        for (index, stage) in self.manifest.stages.iter().enumerate() {
+            blobs.push((format!("stages[{index}].graph"), stage.graph));
+            blobs.push((format!("stages[{index}].weights"), stage.weights));
+        }
+        if let Some(labelled) = &self.manifest.labelled {
+            blobs.push(("labelled.images".into(), labelled.images));
+            blobs.push(("labelled.labels".into(), labelled.labels));
+        }
+        blobs
+    }
+
+    /// Writes the bundle to a folder, blobs before the manifest, so that a folder with a manifest
+    /// is whole. The folder is made if need be; files of the same name are replaced.
+    ///
+    /// # Errors
+    /// When a blob is damaged or a file cannot be written.
+    pub fn extract_to(&self, folder: &Path) -> Result<(), BundleError> {
+        let blobs = folder.join(BLOBS);
+        let failed = |path: &Path| {
+            let path = path.to_owned();
+            move |source| BundleError::Write { path, source }
+        };
+        fs::create_dir_all(&blobs).map_err(failed(&blobs))?;
+        for (key, digest) in self.blobs() {
+            let path = blobs.join(digest.to_string());
+            fs::write(&path, self.blob(digest, &key)?).map_err(failed(&path))?;
+        }
+        let manifest = self.source.read(MANIFEST, "", LARGEST_MANIFEST)?;
+        let path = folder.join(MANIFEST);
+        fs::write(&path, manifest).map_err(failed(&path))
+    }
+}
+
+#[cfg(test)]
+mod tests;
