@@ -1,2 +1,73 @@
-//! The one binary: subcommands parse, call a library, print.
-fn main() {}
+//! The one binary: subcommands parse, call a library, print. No logic of the product lives here.
+#![expect(clippy::print_stdout, reason = "printing is what this crate is for")]
+
+mod config;
+mod fetch;
+mod infer;
+mod load;
+mod node;
+mod progress;
+mod router;
+mod runtime;
+mod split;
+mod status;
+mod table;
+mod up;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use midspan_net::config::ConfigError;
+
+/// Exit code for a configuration that cannot be used (EX_USAGE of sysexits.h).
+const BAD_CONFIG: u8 = 64;
+
+/// Midspan routes inference requests to edge nodes that answer what they can and send only hard
+/// cases, compressed, to a cloud.
+#[derive(Parser)]
+#[command(name = "midspan", version, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Up(up::Args),
+    Router(router::Args),
+    Node(node::Args),
+    Infer(infer::Args),
+    Status(status::Args),
+    Explain(status::ExplainArgs),
+    #[command(subcommand)]
+    Load(load::Command),
+    #[command(subcommand)]
+    Split(split::Command),
+    #[command(subcommand)]
+    Config(config::Command),
+    #[command(subcommand)]
+    Runtime(runtime::Command),
+}
+
+fn main() -> ExitCode {
+    let outcome = match Cli::parse().command {
+        Command::Up(args) => up::run(args),
+        Command::Router(args) => router::run(&args),
+        Command::Node(args) => node::run(&args),
+        Command::Infer(args) => infer::run(&args),
+        Command::Status(args) => status::run(&args),
+        Command::Explain(args) => status::explain(&args),
+        Command::Load(command) => load::run(command),
+        Command::Split(command) => split::run(command),
+        Command::Config(command) => config::run(command),
+        Command::Runtime(command) => runtime::run(&command),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("midspan: {error:#}");
+            let bad_config = error.downcast_ref::<ConfigError>().is_some();
+            if bad_config { ExitCode::from(BAD_CONFIG) } else { ExitCode::FAILURE }
+        }
+    }
+}
