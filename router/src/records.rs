@@ -126,6 +126,9 @@ pub(crate) fn render(fleet: &Fleet, id: DecisionId, record: &DecisionRecord) -> 
                 "node": name(candidate.node),
                 "verdict": match verdict {
                     Verdict::Listed(place) => format!("choice {}", u32::from(*place) + 1),
+                    Verdict::Spare(place, reason) => {
+                        format!("spare {} ({})", u32::from(*place) + 1, reason.as_str())
+                    }
                     Verdict::Rejected(reason) => reason.as_str().to_owned(),
                 },
                 "found": candidate.found.as_str(),

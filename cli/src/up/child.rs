@@ -19,7 +19,8 @@ use tokio::{
 
 /// A child that lives shorter than this has failed to start.
 const SHORT_LIFE: Duration = Duration::from_secs(2);
-/// So many short lives in a row end the whole.
+/// So many short lives in a row end the whole. A child that was killed has not failed: it is
+/// started again however often.
 const MAX_SHORT_LIVES: u32 = 5;
 /// Time for a child to come up, models loaded.
 const START: Duration = Duration::from_secs(60);
@@ -105,8 +106,10 @@ async fn keep_alive(
             }
             status = running.child.wait() => status,
         };
+        let killed = status.as_ref().is_ok_and(|status| status.code().is_none());
         let status = status.map_or_else(|error| error.to_string(), |status| status.to_string());
-        short_lives = if running.since.elapsed() < SHORT_LIFE { short_lives + 1 } else { 0 };
+        let short = !killed && running.since.elapsed() < SHORT_LIFE;
+        short_lives = if short { short_lives + 1 } else { 0 };
         if short_lives >= MAX_SHORT_LIVES {
             return Some(format!("ended {short_lives} times right after its start ({status})"));
         }

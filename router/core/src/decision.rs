@@ -59,6 +59,9 @@ impl Reject {
 pub enum Verdict {
     /// In the list, at this place.
     Listed(u8),
+    /// In the list behind all others, at this place: it is no choice for the
+    /// reason given, but better for a retry than to fail.
+    Spare(u8, Reject),
     /// Not in the list.
     Rejected(Reject),
 }
@@ -198,6 +201,15 @@ impl Decision {
             *place = choice;
             *verdict = Verdict::Listed(self.listed);
             self.listed += 1;
+        }
+    }
+
+    /// Lists a rejected candidate as a spare.
+    pub(crate) fn spare(&mut self, choice: Choice, reason: Reject) {
+        let (candidate, place) = (usize::from(choice.candidate), self.listed);
+        self.list(choice);
+        if let Some(verdict) = self.verdicts.get_mut(candidate) {
+            *verdict = Verdict::Spare(place, reason);
         }
     }
 

@@ -82,7 +82,7 @@ pub fn check(inputs: &Inputs, decision: &Decision) -> Result<(), Violation> {
     }
     let mut listed = 0;
     for (i, verdict) in decision.verdicts().iter().enumerate() {
-        let Verdict::Listed(rank) = verdict else { continue };
+        let (Verdict::Listed(rank) | Verdict::Spare(rank, _)) = verdict else { continue };
         let choice = choices.get(usize::from(*rank)).ok_or(Violation::Unjudged)?;
         ensure(usize::from(choice.candidate) == i, Violation::Unjudged)?;
         listed += 1;

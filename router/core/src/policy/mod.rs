@@ -190,8 +190,9 @@ fn hard_cap(inputs: &Inputs, c: &Candidate) -> Rif {
     Rif(limit.0.saturating_sub(c.foreign().floor().0))
 }
 
-/// Lists who is within bounds, in the policy's order; if nobody is, where
-/// waiting is shortest.
+/// Lists who is within bounds, in the policy's order, and behind them those
+/// who are not, where waiting is shortest first: the next request must not go
+/// there, but a retry may, when every node within bounds was lost.
 fn list(inputs: &Inputs, rated: &PerCandidate<Rated>, decision: &mut Decision) {
     let mut order: [(bool, [u64; 4], u8); MAX_CANDIDATES] = [(true, [0; 4], 0); MAX_CANDIDATES];
     let mut n = 0;
@@ -208,17 +209,18 @@ fn list(inputs: &Inputs, rated: &PerCandidate<Rated>, decision: &mut Decision) {
     for (over, _, at) in order {
         let at = usize::from(*at);
         let (Some(c), Some(rating)) = (inputs.candidates().get(at), rated[at]) else { continue };
-        if *over && !queued {
-            decision.reject(at, Reject::OverCap);
-            continue;
-        }
         let hard = hard_cap(inputs, c);
         let cap = match c.health {
             Health::HalfOpen { .. } => Rif(1),
-            _ if queued => hard,
+            _ if *over => hard,
             _ => rating.cap.min(hard),
         };
-        enlist(c, at, cap, decision);
+        let choice = choice(c, at, cap, decision);
+        if *over && !queued {
+            decision.spare(choice, Reject::OverCap);
+        } else {
+            decision.list(choice);
+        }
     }
     decision.outcome = match decision.choices().first() {
         None => Outcome::Nobody,
@@ -230,9 +232,9 @@ fn list(inputs: &Inputs, rated: &PerCandidate<Rated>, decision: &mut Decision) {
     };
 }
 
-fn enlist(c: &Candidate, at: usize, cap: Rif, decision: &mut Decision) {
+fn choice(c: &Candidate, at: usize, cap: Rif, decision: &Decision) -> Choice {
     let predicted = decision.costs.get(at).map_or(Micros::ZERO, Cost::total);
-    decision.list(Choice { candidate: at as u8, slot: c.slot, node: c.node, cap, predicted });
+    Choice { candidate: at as u8, slot: c.slot, node: c.node, cap, predicted }
 }
 
 /// With nobody else, nodes that are ejected or being tried are listed.
@@ -256,7 +258,8 @@ fn last_resort(inputs: &Inputs, decision: &mut Decision) {
     for (_, at) in order {
         let at = usize::from(at);
         if let Some(c) = inputs.candidates().get(at) {
-            enlist(c, at, hard_cap(inputs, c), decision);
+            let choice = choice(c, at, hard_cap(inputs, c), decision);
+            decision.list(choice);
         }
     }
     decision.outcome = match (decision.listed > 0, busy) {

@@ -127,12 +127,17 @@ impl Wire for Verdict {
         match self {
             Self::Listed(rank) => (0_u8.put(out), rank.put(out)),
             Self::Rejected(reason) => (1_u8.put(out), reason.put(out)),
+            Self::Spare(rank, reason) => {
+                2_u8.put(out);
+                (rank.put(out), reason.put(out))
+            }
         };
     }
     fn take(from: &mut Reader<'_>) -> Result<Self, RecordError> {
         match u8::take(from)? {
             0 => Wire::take(from).map(Self::Listed),
             1 => Wire::take(from).map(Self::Rejected),
+            2 => Ok(Self::Spare(Wire::take(from)?, Wire::take(from)?)),
             _ => Err(from.invalid("verdict")),
         }
     }

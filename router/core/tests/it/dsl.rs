@@ -241,8 +241,14 @@ impl World {
             write!(text, " {name}({found} {} cap {cap})", choice.predicted).unwrap();
         }
         for (c, verdict) in self.inputs.candidates().iter().zip(decision.verdicts()) {
-            if let Verdict::Rejected(reason) = verdict {
-                write!(text, " -{}({})", self.name(c.node), reason.as_str()).unwrap();
+            match verdict {
+                Verdict::Listed(_) => {}
+                Verdict::Spare(_, reason) => {
+                    write!(text, " +{}({})", self.name(c.node), reason.as_str()).unwrap();
+                }
+                Verdict::Rejected(reason) => {
+                    write!(text, " -{}({})", self.name(c.node), reason.as_str()).unwrap();
+                }
             }
         }
         for (what, n) in self.inputs.excluded.by_reason().into_iter().filter(|(_, n)| *n > 0) {

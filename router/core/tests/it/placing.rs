@@ -217,7 +217,7 @@ fn over_the_bound_is_rejected_and_a_full_fleet_sheds() {
         ",
         expect![[r#"
             placed: b(key 60.000ms cap 6) a(primary 110.000ms cap 6)
-            placed: b(key 60.000ms cap 6) -a(over_cap)
+            placed: b(key 60.000ms cap 6) a(primary 120.000ms cap 64) +a(over_cap)
             placed: b(key 690.000ms cap 64) -a(full)
             shed: -a(full) -b(full)
         "#]],
@@ -352,11 +352,11 @@ fn ring_bounded_moves_on_along_the_ring() {
         ",
         expect![[r#"
             placed: a(primary 60.000ms cap 1) c(key 60.000ms cap 1) b(key 60.000ms cap 1)
-            placed: c(key 60.000ms cap 1) b(key 60.000ms cap 1) -a(over_cap)
+            placed: c(key 60.000ms cap 1) b(key 60.000ms cap 1) a(primary 60.000ms cap 256) +a(over_cap)
             placed: a(primary 60.000ms cap 2) c(key 60.000ms cap 2) b(key 60.000ms cap 2)
-            placed: c(key 60.000ms cap 2) b(key 60.000ms cap 2) -a(over_cap)
+            placed: c(key 60.000ms cap 2) b(key 60.000ms cap 2) a(primary 60.000ms cap 256) +a(over_cap)
             placed: a(primary 60.000ms cap 3) c(key 60.000ms cap 3) b(key 60.000ms cap 3)
-            placed: c(key 60.000ms cap 3) b(key 60.000ms cap 3) -a(over_cap)
+            placed: c(key 60.000ms cap 3) b(key 60.000ms cap 3) a(primary 60.000ms cap 256) +a(over_cap)
         "#]],
     );
 }
