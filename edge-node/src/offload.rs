@@ -12,7 +12,7 @@ use midspan_net::{
     transport::{Transport, TransportError},
 };
 use midspan_protocol::{Context, InferResponse, headers};
-use midspan_router_core::{Choice, Event, FailureKind, Slot, book};
+use midspan_router_core::{Choice, Event, FailureKind, Slot, book, bookings};
 use midspan_split::codec::encode;
 use tokio::time::timeout_at;
 
@@ -44,10 +44,15 @@ pub(crate) async fn offload(
     Metric::NodeOffloadBytes.counter(&[&model.name]).increment(frame.len() as u64);
     let choices = node.clouds.choose(terms, until.saturating_duration_since(now), frame.len())?;
     let mut reason = "cloud_busy";
-    for choice in choices {
-        let Ok(_lease) = book(&node.clouds.cells, choice.slot, choice.cap) else { continue };
+    let mut tried = Vec::new();
+    for (choice, cap) in bookings(&choices) {
+        if tried.contains(&choice.slot) {
+            continue;
+        }
+        let Ok(_lease) = book(&node.clouds.cells, choice.slot, cap) else { continue };
+        tried.push(choice.slot);
         let sent = Instant::now();
-        match attempt(node, model, cut, &choice, frame.clone(), terms, until).await {
+        match attempt(node, model, cut, choice, frame.clone(), terms, until).await {
             Ok(outputs) => {
                 let took = sent.elapsed();
                 Metric::NodeOffloadSeconds.histogram(&[&model.name]).record(took.as_secs_f64());

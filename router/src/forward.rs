@@ -12,7 +12,9 @@ use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header, reques
 use http_body::Body as HttpBody;
 use midspan_net::{Body, body::full, telemetry::Metric, transport::TransportError};
 use midspan_protocol::{Context, LoadReport, ModelName, headers, timing};
-use midspan_router_core::{BootId, Choice, Event, FailureKind, Lease, Report, Rif, Slot, book};
+use midspan_router_core::{
+    BootId, Choice, Event, FailureKind, Lease, Report, Rif, Slot, book, bookings,
+};
 use tokio::time::timeout_at;
 use tower::retry::budget::Budget;
 
@@ -29,7 +31,7 @@ use crate::{
 pub(crate) struct Forwarded {
     pub(crate) response: Response<Body>,
     /// Requests sent for it.
-    pub(crate) attempts: u32,
+    pub(crate) attempts: usize,
 }
 
 /// One way to send a request: everything but the body.
@@ -78,19 +80,23 @@ where
         deadline: admitted.deadline,
     };
     shard.retries.deposit();
-    let mut attempts = 0;
     let mut refused = None;
     let mut lost = None;
-    for choice in &decided.choices {
-        let Ok(lease) = book(&shard.fleet.cells, choice.slot, choice.cap) else { continue };
-        if attempts > 0 && !shard.retries.withdraw() {
+    let mut tried = Vec::new();
+    for (choice, cap) in bookings(&decided.choices) {
+        // Never the same node twice, in whichever of the two rounds.
+        if tried.contains(&choice.slot) {
+            continue;
+        }
+        let Ok(lease) = book(&shard.fleet.cells, choice.slot, cap) else { continue };
+        tried.push(choice.slot);
+        if tried.len() > 1 && !shard.retries.withdraw() {
             tracing::warn!("retry budget is used up");
             break;
         }
         let Some(body) = upload.next() else { break };
-        attempts += 1;
         match attempt(shard, &outgoing, choice, lease, body).await {
-            Tried::Answered(response) => return Ok(Forwarded { response, attempts }),
+            Tried::Answered(response) => return Ok(Forwarded { response, attempts: tried.len() }),
             Tried::Refused(response) => {
                 Metric::RouterRetries.counter(&["refused"]).increment(1);
                 refused = Some(response);
@@ -112,7 +118,7 @@ where
         }
     }
     match (refused, lost) {
-        (Some(response), _) => Ok(Forwarded { response, attempts }),
+        (Some(response), _) => Ok(Forwarded { response, attempts: tried.len() }),
         (None, Some(error)) => Err(error),
         (None, None) => Err(RouteError::NoNode { model: model.to_string(), state: "all_over_cap" }),
     }

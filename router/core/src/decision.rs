@@ -140,8 +140,18 @@ pub struct Choice {
     pub node: NodeKey,
     /// Own requests it may have in flight, this one included: for `book`.
     pub cap: Rif,
+    /// The same when everybody is over their cap: where its queue ends.
+    pub limit: Rif,
     /// What the request is predicted to take there.
     pub predicted: Micros,
+}
+
+/// What to book, in order: every choice within its cap, then, when all of
+/// them are full or lost, every choice up to its limit. A node that was tried
+/// comes again; the caller skips it.
+pub fn bookings(choices: &[Choice]) -> impl Iterator<Item = (&Choice, Rif)> {
+    let within = choices.iter().map(|choice| (choice, choice.cap));
+    within.chain(choices.iter().map(|choice| (choice, choice.limit)))
 }
 
 /// A decision. Make it once and reuse it.

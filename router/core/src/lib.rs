@@ -65,7 +65,7 @@ mod units;
 
 pub use book::{Lease, OverCap, book};
 pub use cells::{BadTuning, BootId, CellView, Cells, Health, Tuning};
-pub use decision::{Choice, Cost, Decision, Outcome, Reject, Verdict};
+pub use decision::{Choice, Cost, Decision, Outcome, Reject, Verdict, bookings};
 pub use gather::gather;
 pub use hash::{AffinityKey, KeyHasher, hash_bytes, mix};
 pub use inputs::{

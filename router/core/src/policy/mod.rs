@@ -215,7 +215,7 @@ fn list(inputs: &Inputs, rated: &PerCandidate<Rated>, decision: &mut Decision) {
             _ if *over => hard,
             _ => rating.cap.min(hard),
         };
-        let choice = choice(c, at, cap, decision);
+        let choice = choice(c, at, [cap, hard], decision);
         if *over && !queued {
             decision.spare(choice, Reject::OverCap);
         } else {
@@ -232,9 +232,9 @@ fn list(inputs: &Inputs, rated: &PerCandidate<Rated>, decision: &mut Decision) {
     };
 }
 
-fn choice(c: &Candidate, at: usize, cap: Rif, decision: &Decision) -> Choice {
+fn choice(c: &Candidate, at: usize, [cap, limit]: [Rif; 2], decision: &Decision) -> Choice {
     let predicted = decision.costs.get(at).map_or(Micros::ZERO, Cost::total);
-    Choice { candidate: at as u8, slot: c.slot, node: c.node, cap, predicted }
+    Choice { candidate: at as u8, slot: c.slot, node: c.node, cap, limit, predicted }
 }
 
 /// With nobody else, nodes that are ejected or being tried are listed.
@@ -258,7 +258,8 @@ fn last_resort(inputs: &Inputs, decision: &mut Decision) {
     for (_, at) in order {
         let at = usize::from(at);
         if let Some(c) = inputs.candidates().get(at) {
-            let choice = choice(c, at, hard_cap(inputs, c), decision);
+            let hard = hard_cap(inputs, c);
+            let choice = choice(c, at, [hard, hard], decision);
             decision.list(choice);
         }
     }

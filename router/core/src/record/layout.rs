@@ -55,7 +55,7 @@ fields! {
         reported, load, workers, weight, ramp, held, offload, errors, price, carbon,
     }
     Cost { network, queue, service, load, offload, errors }
-    Choice { candidate, slot, node, cap, predicted }
+    Choice { candidate, slot, node, cap, limit, predicted }
 }
 
 tags! {
