@@ -1,0 +1,89 @@
+//! Commands that end by themselves: exit codes and messages.
+
+use std::{fs, process::Output};
+
+use crate::fleet::{midspan, root};
+
+fn run(args: &[&str]) -> Output {
+    midspan().current_dir(root()).args(args).output().expect("it runs")
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn the_configuration_reference_is_current() {
+    let printed = run(&["config", "docs"]);
+    let committed = fs::read_to_string(root().join("docs/CONFIG.md")).expect("docs/CONFIG.md");
+    assert_eq!(
+        String::from_utf8_lossy(&printed.stdout),
+        committed,
+        "docs/CONFIG.md: run `cargo run -- config docs > docs/CONFIG.md`"
+    );
+}
+
+#[test]
+fn a_bad_file_is_exit_64_with_file_line_key_and_value() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("router.toml");
+    fs::write(&path, "[limits]\nbody = \"large\"\n[[node]]\nname = \"a\"\naddress = \"h:1\"\n")
+        .expect("a file");
+    for command in ["router", "node"] {
+        let file = path.to_str().expect("UTF-8");
+        let output = run(&[command, "-c", file]);
+        assert_eq!(output.status.code(), Some(64), "{output:?}");
+    }
+    let output = run(&["config", "check", path.to_str().expect("UTF-8")]);
+    assert_eq!(output.status.code(), Some(64), "{output:?}");
+    let message = stderr(&output);
+    assert!(message.contains("router.toml:2: limits.body = \"large\": not a size"), "{message}");
+    let output = run(&["router", "-c", "nowhere.toml"]);
+    assert!(stderr(&output).contains("nowhere.toml"), "{output:?}");
+}
+
+#[test]
+fn nobody_at_home_is_one_clear_line() {
+    for args in [
+        vec!["status", "--admin", "http://127.0.0.1:1"],
+        vec!["infer", "--sample", "7", "--endpoint", "http://127.0.0.1:1"],
+        vec!["explain", "last", "--admin", "http://127.0.0.1:1"],
+    ] {
+        let output = run(&args);
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        let message = stderr(&output);
+        assert!(message.contains("midspan up") && message.lines().count() == 1, "{message}");
+    }
+    let output = run(&["infer", "--sample", "5000"]);
+    assert!(stderr(&output).contains("samples 0 to 999"), "{output:?}");
+}
+
+#[test]
+fn a_split_equals_the_whole() {
+    midspan_runtime::test_support::library();
+    let args = ["split", "verify", "--model", "models/fashion.onnx", "--samples", "50", "--json"];
+    let output = run(&args);
+    assert!(output.status.success(), "{output:?}");
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(report["samples"], 50);
+    assert!(report["max_abs_diff"].as_f64().expect("a number") < 1e-4, "{report}");
+    assert_eq!(report["agreement_raw"], 1.0);
+
+    let strict =
+        ["split", "verify", "--model", "models/fashion.onnx", "--samples", "5", "--tolerance=-1"];
+    let output = run(&strict);
+    assert_eq!(output.status.code(), Some(1), "a difference over the tolerance is exit 1");
+}
+
+#[test]
+fn a_bundle_is_remade_byte_for_byte() {
+    midspan_runtime::test_support::library();
+    let folder = tempfile::tempdir().expect("a folder");
+    let out = folder.path().join("made");
+    let spec = ["--spec", "models/fashion.toml", "--out", out.to_str().expect("UTF-8")];
+    let output = run(&[&["split", "bundle", "models/fashion.onnx"][..], &spec].concat());
+    assert!(output.status.success(), "{output:?}");
+    let manifest =
+        |folder: &std::path::Path| fs::read(folder.join("manifest.json")).expect("a manifest");
+    assert_eq!(manifest(&out), manifest(&root().join("models/fashion")));
+}
