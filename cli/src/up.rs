@@ -9,7 +9,7 @@ use std::{net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
 
 use anyhow::{Context, ensure};
 use clap::Parser;
-use midspan_load::emulator::{Link, LinkSpec};
+use midspan_load::emulator::{BitsPerSecond, Link, LinkSpec};
 use midspan_net::{Tasks, admin, listen::bind, tasks::stop_signal, telemetry};
 
 use self::{child::Supervisor, fleet::Layout};
@@ -144,11 +144,20 @@ async fn start(args: &Args, folder: &std::path::Path, tasks: &Tasks) -> anyhow::
     Ok(Started { layout, link, supervisors })
 }
 
+/// A link in words.
+fn describe(spec: &LinkSpec) -> String {
+    let megabits = |rate: Option<BitsPerSecond>| {
+        rate.map_or("any".into(), |rate| format!("{} Mbps", rate.get() as f64 / 1e6))
+    };
+    let (up, down) = (megabits(spec.up), megabits(spec.down));
+    format!("{up} up, {down} down, {} ms round trip", spec.rtt.as_millis())
+}
+
 fn announce(args: &Args, layout: &Layout, link: Option<&Link>) {
     let endpoint = format!("http://127.0.0.1:{}", args.port);
     println!("{}\n", table::render(&["PROCESS", "ROLE", "ADDRESS", "RUNS"], &layout.rows()));
     match link {
-        Some(link) => println!("uplink    {}: {}", args.uplink, link.spec()),
+        Some(link) => println!("uplink    {}: {}", args.uplink, describe(&link.spec())),
         None => println!("uplink    not emulated"),
     }
     println!("endpoint  {endpoint}/v2/models/{}/infer\n", layout.model);

@@ -1,7 +1,13 @@
 //! The threads that run models. Each has a session of its own of every stage; a run is never
 //! interrupted, so what should not start is kept out by the queue.
 
-use std::{io, sync::Arc, thread, time::Instant};
+use std::{
+    io,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+    thread,
+    time::Instant,
+};
 
 use crate::{
     batch::{self, Blob},
@@ -35,7 +41,6 @@ impl Workers {
     /// Waits until the closed queue is empty.
     pub(crate) fn join(self) {
         for thread in self.threads {
-            // A run's panic is caught in the pool; one here is already on standard error.
             let _panicked = thread.join();
         }
     }
@@ -45,7 +50,10 @@ fn work(worker: usize, job: Job, wait: &metrics::Histogram) {
     let started = Instant::now();
     let waited = started.duration_since(job.queued);
     wait.record(waited.as_secs_f64());
-    let outputs = run(&job.stage, worker, job.inputs);
+    // The pool catches a run's panic; one around it must not cost the node a worker either.
+    let outputs = catch_unwind(AssertUnwindSafe(|| run(&job.stage, worker, job.inputs)));
+    let outputs =
+        outputs.unwrap_or_else(|_panic| Err(NodeError::Execution("the worker failed".into())));
     let ran = started.elapsed();
     job.stage.seconds.record(ran.as_secs_f64());
     let _gone = job.reply.send(outputs.map(|outputs| Done { outputs, waited, ran }));

@@ -48,6 +48,8 @@ pub(crate) struct Answer {
     pub(crate) place: AnsweredBy,
     /// Whether a certificate covers the exits that answered.
     pub(crate) certified: bool,
+    /// Region of the cloud that answered rows of it.
+    pub(crate) region: Option<String>,
     pub(crate) spent: Spent,
 }
 
@@ -86,10 +88,7 @@ pub(crate) async fn infer(
         }
         way.pass_exit(model, stage, index, &outputs, terms.mode)?;
         if way.hard.is_empty() {
-            let cut = stage.cut.as_ref();
-            let certified =
-                terms.mode == ExitMode::Auto && cut.is_some_and(|cut| model.certified(cut));
-            return way.finish(model, certified);
+            return way.finish(model);
         }
         let crossing = way.crossing(stage, &outputs)?;
         if index + 1 == model.stages.len() {
@@ -110,6 +109,9 @@ struct Way {
     hard: Vec<usize>,
     /// Form of one row of logits.
     row_shape: Vec<usize>,
+    /// Whether a certificate covers what the exits answer.
+    certified: bool,
+    away_region: Option<String>,
     spent: Spent,
 }
 
@@ -120,6 +122,8 @@ impl Way {
             fallback: vec![None; rows],
             hard: (0..rows).collect(),
             row_shape: Vec::new(),
+            certified: false,
+            away_region: None,
             spent: Spent::default(),
         }
     }
@@ -139,6 +143,8 @@ impl Way {
         let logits = logits.ok_or_else(missing)?;
         let number = u8::try_from(index + 1).unwrap_or(u8::MAX);
         self.row_shape = logits.shape.get(1..).unwrap_or(&[]).to_vec();
+        let covered = stage.cut.as_ref().is_some_and(|cut| model.certified(cut));
+        self.certified = mode == ExitMode::Auto && covered;
         let judged = judge(exit, number, logits, mode)?;
         if judged.len() != self.hard.len() {
             return Err(NodeError::Execution(format!(
@@ -184,38 +190,26 @@ impl Way {
             let missing = || NodeError::Execution(format!("the model gave no '{}'", port.inner));
             named.push((port.spec.name.clone(), output.ok_or_else(missing)?));
         }
-        self.settle_hard(
-            model,
-            stage.exit.as_ref().map(|exit| exit.temperature),
-            named,
-            AnsweredBy::Local,
-        )
+        self.settle_hard(model, named, AnsweredBy::Local)
     }
 
     /// The hard rows' answers are here, from the last stage or from a cloud.
     fn settle_hard(
         &mut self,
         model: &Model,
-        temperature: Option<f32>,
         outputs: Vec<(String, Blob)>,
         place: AnsweredBy,
     ) -> Result<Answer, NodeError> {
-        let all_hard = self.hard.len() == self.answers.len();
-        let classifier =
-            outputs.len() == 1 && (temperature.is_some() || !all_hard || self.row_shape.len() == 1);
-        if !classifier {
-            return Ok(Answer {
-                outputs,
-                rows: Vec::new(),
-                place,
-                certified: false,
-                spent: self.spent,
-            });
-        }
-        let Some((_, logits)) = outputs.first() else {
-            return Err(NodeError::Execution("the model has no output".into()));
+        let (Some(temperature), [(_, logits)]) = (model.final_temperature, outputs.as_slice())
+        else {
+            if self.hard.len() != self.answers.len() {
+                return Err(NodeError::Execution("rows of a model that is no classifier".into()));
+            }
+            let (region, spent) = (self.away_region.take(), self.spent);
+            let rows = Vec::new();
+            return Ok(Answer { outputs, rows, place, certified: false, region, spent });
         };
-        let settled = settle(logits, temperature.unwrap_or(1.0), place)?;
+        let settled = settle(logits, temperature, place)?;
         if settled.len() != self.hard.len() {
             return Err(NodeError::Execution(format!(
                 "{} rows came back for {}",
@@ -230,7 +224,7 @@ impl Way {
             }
         }
         self.hard.clear();
-        self.assemble(model, place, false)
+        self.assemble(model, place)
     }
 
     /// Sends the hard rows to a cloud; what no cloud answers is answered by our deepest exit.
@@ -246,9 +240,9 @@ impl Way {
         let away = offload(node, model, stage, &crossing, terms).await;
         self.spent.offload = Some(started.elapsed());
         let reason = match away {
-            Ok(outputs) => {
-                let temperature = stage.exit.as_ref().map(|_| 1.0);
-                match self.settle_hard(model, temperature, outputs, AnsweredBy::Cloud) {
+            Ok(away) => {
+                self.away_region = away.region;
+                match self.settle_hard(model, away.outputs, AnsweredBy::Cloud) {
                     Ok(answer) => return Ok(answer),
                     // An answer of another form than ours is the cloud's fault, not the app's.
                     Err(error) => {
@@ -259,6 +253,8 @@ impl Way {
             }
             Err(reason) => reason,
         };
+        self.certified = false;
+        self.away_region = None;
         for row in std::mem::take(&mut self.hard) {
             let Some(answer) = self.fallback.get_mut(row).and_then(Option::take) else {
                 return Err(NodeError::NoFallback(reason));
@@ -267,21 +263,16 @@ impl Way {
                 *slot = Some(RowAnswer { degraded: Some(reason), ..answer });
             }
         }
-        self.finish(model, false)
+        self.finish(model)
     }
 
-    fn finish(mut self, model: &Model, certified: bool) -> Result<Answer, NodeError> {
+    fn finish(mut self, model: &Model) -> Result<Answer, NodeError> {
         let place = self.answers.iter().flatten().next().map_or(AnsweredBy::Local, |row| row.place);
-        self.assemble(model, place, certified)
+        self.assemble(model, place)
     }
 
     /// Every row has its answer: the batch in request order.
-    fn assemble(
-        &mut self,
-        model: &Model,
-        place: AnsweredBy,
-        certified: bool,
-    ) -> Result<Answer, NodeError> {
+    fn assemble(&mut self, model: &Model, place: AnsweredBy) -> Result<Answer, NodeError> {
         let rows: Option<Vec<RowAnswer>> = std::mem::take(&mut self.answers).into_iter().collect();
         let rows = rows.ok_or_else(|| NodeError::Execution("a row was left unanswered".into()))?;
         let port = model.outputs.first();
@@ -289,6 +280,7 @@ impl Way {
         let bytes: Vec<Bytes> = rows.iter().map(|row| row.logits.clone()).collect();
         let logits = Blob::of_rows(port.spec.element, &self.row_shape, &bytes);
         let outputs = vec![(port.spec.name.clone(), logits)];
-        Ok(Answer { outputs, rows, place, certified, spent: self.spent })
+        let (certified, region, spent) = (self.certified, self.away_region.take(), self.spent);
+        Ok(Answer { outputs, rows, place, certified, region, spent })
     }
 }

@@ -32,6 +32,8 @@ pub(crate) struct Model {
     /// Whether the last of them is the model's last.
     pub(crate) complete: bool,
     pub(crate) preprocess: Option<Preprocess>,
+    /// Temperature of the last exit, wherever it runs; none for a model that is no classifier.
+    pub(crate) final_temperature: Option<f32>,
     pub(crate) certificates: Vec<Certificate>,
     /// Whether exits may answer here.
     pub(crate) exits: bool,
@@ -108,6 +110,11 @@ impl Model {
             stages,
             complete: held == total,
             preprocess: manifest.preprocess.clone(),
+            final_temperature: manifest
+                .stages
+                .last()
+                .and_then(|stage| stage.exit.as_ref())
+                .map(|exit| exit.temperature()),
             certificates: manifest.certificates.clone(),
             exits: role == Role::Edge,
         })
@@ -131,6 +138,7 @@ impl Model {
             stages: vec![Arc::new(stage)],
             complete: true,
             preprocess: None,
+            final_temperature: None,
             certificates: Vec::new(),
             exits: false,
         })

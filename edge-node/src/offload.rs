@@ -27,6 +27,14 @@ use crate::{
 /// Largest answer taken from a cloud.
 const MAX_ANSWER: usize = 64 << 20;
 
+/// What a cloud answered.
+pub(crate) struct Away {
+    /// Under the names apps use.
+    pub(crate) outputs: Vec<(String, Blob)>,
+    /// Where it was answered.
+    pub(crate) region: Option<String>,
+}
+
 /// Sends the hard rows away and brings their outputs back, or says why not.
 pub(crate) async fn offload(
     node: &Node,
@@ -34,7 +42,7 @@ pub(crate) async fn offload(
     stage: &Stage,
     rows: &Blob,
     terms: &Terms,
-) -> Result<Vec<(String, Blob)>, &'static str> {
+) -> Result<Away, &'static str> {
     let Some(cut) = &stage.cut else { return Err("no_cut") };
     let offload = &node.config.offload;
     let now = Instant::now();
@@ -53,10 +61,10 @@ pub(crate) async fn offload(
         tried.push(choice.slot);
         let sent = Instant::now();
         match attempt(node, model, cut, choice, frame.clone(), terms, until).await {
-            Ok(outputs) => {
+            Ok(away) => {
                 let took = sent.elapsed();
                 Metric::NodeOffloadSeconds.histogram(&[&model.name]).record(took.as_secs_f64());
-                return Ok(outputs);
+                return Ok(away);
             }
             Err(failed) => reason = failed,
         }
@@ -84,7 +92,7 @@ async fn attempt(
     frame: Bytes,
     terms: &Terms,
     until: Instant,
-) -> Result<Vec<(String, Blob)>, &'static str> {
+) -> Result<Away, &'static str> {
     let clouds = &node.clouds;
     let link = clouds.link(choice.node).ok_or("cloud_unreachable")?;
     let request = request(node, model, cut, frame, terms, until).ok_or("bad_activation")?;
@@ -127,7 +135,8 @@ async fn attempt(
     match outputs(model, &map, &body) {
         Some(outputs) => {
             answered(node, choice.slot, sent.elapsed());
-            Ok(outputs)
+            let region = map.get(headers::REGION).and_then(|value| value.to_str().ok());
+            Ok(Away { outputs, region: region.map(str::to_owned) })
         }
         None => failed(FailureKind::ServerError, "cloud_garbage"),
     }

@@ -12,6 +12,7 @@ use midspan_protocol::{
 use crate::{
     Node,
     error::NodeError,
+    exit::RowAnswer,
     infer::{Answer, Spent},
     model::Model,
 };
@@ -54,10 +55,19 @@ pub(crate) fn respond(
     if let Some(length) = encoded.json_length {
         map.insert(headers::INFERENCE_HEADER_CONTENT_LENGTH, HeaderValue::from(length));
     }
-    set(map, headers::REGION, &node.config.region);
+    set(map, headers::REGION, &regions(&node.config.region, answer));
     set(map, headers::SERVER_TIMING, &server_timing(&answer.spent));
     describe(map, model, answer);
     Ok(response)
+}
+
+/// Where the answer was made: here, at the cloud, or both for a batch of both.
+fn regions(own: &str, answer: &Answer) -> String {
+    let Some(away) = answer.region.as_deref().filter(|away| *away != own) else {
+        return own.into();
+    };
+    let here = answer.rows.iter().any(|row| row.place != AnsweredBy::Cloud);
+    if here { format!("{own},{away}") } else { away.to_owned() }
 }
 
 /// Headers that say where and how well the request was answered.
@@ -74,16 +84,24 @@ fn describe(map: &mut HeaderMap, model: &Model, answer: &Answer) {
     if exits {
         set(map, headers::CERTIFIED, if answer.certified { "true" } else { "false" });
     }
-    for row in &answer.rows {
-        let place = match row.place {
-            AnsweredBy::Exit(_) => "exit",
-            AnsweredBy::Local => "local",
-            AnsweredBy::Cloud => "cloud",
-        };
-        Metric::NodeRows.counter(&[&model.name, place]).increment(1);
-        if let Some(reason) = row.degraded {
-            Metric::NodeDegraded.counter(&[&model.name, reason]).increment(1);
+    count_rows(model, answer);
+}
+
+fn count_rows(model: &Model, answer: &Answer) {
+    let places = [("exit", 0), ("local", 1), ("cloud", 2)];
+    let place = |row: &RowAnswer| match row.place {
+        AnsweredBy::Exit(_) => 0,
+        AnsweredBy::Local => 1,
+        AnsweredBy::Cloud => 2,
+    };
+    for (name, number) in places {
+        let rows = answer.rows.iter().filter(|row| place(row) == number).count() as u64;
+        if rows > 0 {
+            Metric::NodeRows.counter(&[&model.name, name]).increment(rows);
         }
+    }
+    for reason in answer.rows.iter().filter_map(|row| row.degraded) {
+        Metric::NodeDegraded.counter(&[&model.name, reason]).increment(1);
     }
 }
 

@@ -56,6 +56,7 @@ pub(crate) async fn resume(
                 rows: Vec::new(),
                 place: AnsweredBy::Local,
                 certified: false,
+                region: None,
                 spent,
             });
         };

@@ -58,9 +58,6 @@ pub enum RouteError {
         /// What happened.
         cause: String,
     },
-    /// The router is going away.
-    #[error("this router is draining")]
-    Draining,
 }
 
 impl RouteError {
@@ -80,7 +77,6 @@ impl RouteError {
             Self::Deadline { .. } => (StatusCode::GATEWAY_TIMEOUT, "deadline", Node),
             Self::NoNode { .. } => (StatusCode::SERVICE_UNAVAILABLE, "no_node", Router),
             Self::NodeLost { .. } => (StatusCode::SERVICE_UNAVAILABLE, "node_lost", Node),
-            Self::Draining => (StatusCode::SERVICE_UNAVAILABLE, "draining", Router),
         }
     }
 

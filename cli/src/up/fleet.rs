@@ -52,6 +52,8 @@ impl Layout {
         let mut table = toml::Table::new();
         table.insert("name".into(), name.into());
         table.insert("role".into(), role.into());
+        let region = if role == "cloud" { "cloud" } else { "site" };
+        table.insert("region".into(), region.into());
         let listen = toml::Table::from_iter([("address".to_owned(), "127.0.0.1:0".into())]);
         table.insert("listen".into(), listen.into());
         let model = toml::Table::from_iter([("bundle".to_owned(), self.bundle.clone().into())]);
@@ -66,7 +68,10 @@ impl Layout {
     pub(super) fn edge(&self, name: &str) -> toml::Table {
         let mut table = self.node(name, "edge");
         if let Some(addr) = self.link_addr.or(self.cloud_addr) {
-            let cloud = toml::Table::from_iter([("address".to_owned(), addr.to_string().into())]);
+            let cloud = toml::Table::from_iter([
+                ("address".to_owned(), addr.to_string().into()),
+                ("region".to_owned(), "cloud".into()),
+            ]);
             table.insert("cloud".into(), toml::Value::Array(vec![cloud.into()]));
         }
         table
@@ -77,6 +82,7 @@ impl Layout {
             toml::Value::Table(toml::Table::from_iter([
                 ("name".to_owned(), (*name).into()),
                 ("address".to_owned(), addr.to_string().into()),
+                ("region".to_owned(), "site".into()),
             ]))
         };
         let listen = [
@@ -85,6 +91,7 @@ impl Layout {
         ];
         let policy = toml::Table::from_iter([("name".to_owned(), self.policy.clone().into())]);
         toml::Table::from_iter([
+            ("region".to_owned(), "site".into()),
             ("listen".to_owned(), toml::Table::from_iter(listen).into()),
             ("policy".to_owned(), policy.into()),
             ("node".to_owned(), toml::Value::Array(self.edges.iter().map(node).collect())),
