@@ -54,11 +54,11 @@ pub(crate) fn run(command: Command) -> anyhow::Result<()> {
     match command {
         Command::Check { files } => files.iter().try_for_each(|file| check(file)),
         Command::Schema { kind } => {
-            println!("{}", serde_json::to_string_pretty(&kind.schema())?);
+            out!("{}", serde_json::to_string_pretty(&kind.schema())?);
             Ok(())
         }
         Command::Docs => {
-            print!("{}", docs());
+            out!("{}", docs().trim_end());
             Ok(())
         }
     }
@@ -72,7 +72,7 @@ fn check(file: &Path) -> anyhow::Result<()> {
     } else {
         load::<midspan_node::RawConfig>(file)?;
     }
-    println!("{}: ok", file.display());
+    out!("{}: ok", file.display());
     Ok(())
 }
 

@@ -159,7 +159,7 @@ fn print(
     if args.json {
         let hops: serde_json::Map<_, _> =
             hops.iter().map(|(name, span)| ((*name).to_owned(), json!(micros(*span)))).collect();
-        println!(
+        out!(
             "{}",
             json!({
                 "label": label,
@@ -179,19 +179,19 @@ fn print(
         return;
     }
     let or = |value: Option<String>| value.unwrap_or_else(|| "?".into());
-    println!("answer       {label} (class {class}, confidence {:.1} %)", confidence * 100.0);
+    out!("answer       {label} (class {class}, confidence {:.1} %)", confidence * 100.0);
     if let Some(truth) = truth {
-        println!("truth        {truth}");
+        out!("truth        {truth}");
     }
-    println!("answered by  {} at {} (region {})", or(place), or(node), or(text(headers::REGION)));
+    out!("answered by  {} at {} (region {})", or(place), or(node), or(text(headers::REGION)));
     if let Some(reason) = degraded {
-        println!("degraded     {reason}: the full path was not available");
+        out!("degraded     {reason}: the full path was not available");
     }
-    println!("time         {} in all", table::micros(micros(answered.took)));
+    out!("time         {} in all", table::micros(micros(answered.took)));
     for (name, span) in hops {
-        println!("  {name:<11}{}", table::micros(micros(span)));
+        out!("  {name:<11}{}", table::micros(micros(span)));
     }
     if let Some(decision) = decision {
-        println!("decision     {decision}  (midspan explain {decision})");
+        out!("decision     {decision}  (midspan explain {decision})");
     }
 }

@@ -144,14 +144,14 @@ async fn live(args: &Args, model: String, workload: Arc<Workload>) -> anyhow::Re
     let run = run?;
     match &args.json {
         Some(path) if path.as_os_str() == "-" => {
-            println!("{}", serde_json::to_string_pretty(&run.report)?)
+            out!("{}", serde_json::to_string_pretty(&run.report)?)
         }
         Some(path) => {
             fs::write(path, serde_json::to_string_pretty(&run.report)?)
                 .with_context(|| path.display().to_string())?;
-            println!("{}", run.report.render());
+            out!("{}", run.report.render());
         }
-        None => println!("{}", run.report.render()),
+        None => out!("{}", run.report.render()),
     }
     ensure!(run.report.answers > 0, "nothing was answered");
     if run.report.answers < run.report.requests {

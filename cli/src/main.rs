@@ -1,5 +1,11 @@
 //! The one binary: subcommands parse, call a library, print. No logic of the product lives here.
-#![expect(clippy::print_stdout, reason = "printing is what this crate is for")]
+
+/// `println!` that ends quietly when nobody reads any more (`midspan status | head -1`).
+macro_rules! out {
+    ($($arg:tt)*) => {
+        $crate::print_line(format_args!($($arg)*))
+    };
+}
 
 mod config;
 mod fetch;
@@ -47,6 +53,15 @@ enum Command {
     Config(config::Command),
     #[command(subcommand)]
     Runtime(runtime::Command),
+}
+
+fn print_line(line: std::fmt::Arguments<'_>) {
+    use std::io::{ErrorKind, Write};
+    if let Err(error) = writeln!(std::io::stdout().lock(), "{line}")
+        && error.kind() == ErrorKind::BrokenPipe
+    {
+        std::process::exit(0);
+    }
 }
 
 fn main() -> ExitCode {

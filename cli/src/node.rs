@@ -27,7 +27,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let name = config.name.clone();
     let from_stdin = args.stop.until_stdin_closes;
     midspan_node::run(config, stopped(from_stdin), |addr| {
-        println!("midspan node {name} listening on {addr}");
+        out!("midspan node {name} listening on {addr}");
     })?;
     Ok(())
 }

@@ -36,7 +36,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let name = config.name.clone();
     let from_stdin = args.stop.until_stdin_closes;
     midspan_router::run(config, stopped(from_stdin), move |apps, admin| {
-        println!("midspan router {name} listening on {apps} admin {admin}");
+        out!("midspan router {name} listening on {apps} admin {admin}");
     })?;
     Ok(())
 }

@@ -19,13 +19,13 @@ pub(crate) enum Command {
 
 pub(crate) fn run(command: &Command) -> anyhow::Result<()> {
     match command {
-        Command::Install => println!("{}", installed()?.display()),
+        Command::Install => out!("{}", installed()?.display()),
         Command::Show => {
             let path = library::find()?;
             library::open(&path)?;
-            println!("path     {}", path.display());
-            println!("version  {}", library::VERSION);
-            println!("build    {}", library::build_info().unwrap_or("unknown"));
+            out!("path     {}", path.display());
+            out!("version  {}", library::VERSION);
+            out!("build    {}", library::build_info().unwrap_or("unknown"));
         }
     }
     Ok(())

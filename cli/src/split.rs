@@ -76,9 +76,9 @@ fn bundle(model: &PathBuf, spec: &PathBuf, out: &PathBuf) -> anyhow::Result<()> 
     let bytes = fs::read(model).with_context(|| model.display().to_string())?;
     let base = spec.parent().unwrap_or(std::path::Path::new("."));
     let made = make(&bytes, &Spec::read(spec)?, base, out)?;
-    println!("bundle    {}", out.display());
-    println!("split id  {}", made.split_id.map_or("none".into(), |id| id.to_string()));
-    println!("blobs     {} ({} bytes)", made.blobs, made.bytes);
+    out!("bundle    {}", out.display());
+    out!("split id  {}", made.split_id.map_or("none".into(), |id| id.to_string()));
+    out!("blobs     {} ({} bytes)", made.blobs, made.bytes);
     Ok(())
 }
 
@@ -113,7 +113,7 @@ fn compare(
         let accuracy = report
             .accuracy
             .map(|accuracy| json!({ "whole": accuracy.whole, "served": accuracy.served }));
-        println!(
+        out!(
             "{}",
             json!({
                 "samples": report.samples,
@@ -142,7 +142,7 @@ fn compare(
             rows.push(vec!["accuracy of the whole model".into(), percent(accuracy.whole)]);
             rows.push(vec!["accuracy as served".into(), percent(accuracy.served)]);
         }
-        println!("{}", table::render(&["MEASURE", "VALUE"], &rows));
+        out!("{}", table::render(&["MEASURE", "VALUE"], &rows));
     }
     ensure!(
         report.max_abs_diff <= tolerance,

@@ -43,14 +43,17 @@ pub(crate) struct ExplainArgs {
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let status: FleetStatus = fetch::block_on(fetch::document(&args.admin, "/nodes"))?;
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&status)?);
+        out!("{}", serde_json::to_string_pretty(&status)?);
         return Ok(());
     }
-    println!(
+    out!(
         "router {}  region {}  policy {}  in flight {}\n",
-        status.router, status.region, status.policy, status.in_flight
+        status.router,
+        status.region,
+        status.policy,
+        status.in_flight
     );
-    println!("{}", render(&status));
+    out!("{}", render(&status));
     Ok(())
 }
 
@@ -100,7 +103,7 @@ pub(crate) fn explain(args: &ExplainArgs) -> anyhow::Result<()> {
     let path = format!("/decisions/{}", args.id);
     let record: Value = fetch::block_on(fetch::document(&args.admin, &path))?;
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&record)?);
+        out!("{}", serde_json::to_string_pretty(&record)?);
         return Ok(());
     }
     let text = |value: &Value, key: &str| match value.get(key) {
@@ -108,7 +111,7 @@ pub(crate) fn explain(args: &ExplainArgs) -> anyhow::Result<()> {
         Some(other) => other.to_string(),
         None => "-".into(),
     };
-    println!(
+    out!(
         "decision {}  policy {}  model {}  outcome {}\n",
         text(&record, "id"),
         text(&record, "policy"),
@@ -133,12 +136,12 @@ pub(crate) fn explain(args: &ExplainArgs) -> anyhow::Result<()> {
     };
     let rows: Vec<Vec<String>> = candidates.iter().map(row).collect();
     let head = ["NODE", "VERDICT", "FOUND", "HEALTH", "FLOOR RTT", "SERVICE", "LOAD", "PREDICTED"];
-    println!("{}", table::render(&head, &rows));
+    out!("{}", table::render(&head, &rows));
     let excluded = record.get("excluded").and_then(Value::as_object);
     let excluded = excluded.into_iter().flatten().filter(|(_, count)| count.as_u64() != Some(0));
     let excluded: Vec<String> = excluded.map(|(why, count)| format!("{why}: {count}")).collect();
     if !excluded.is_empty() {
-        println!("\nnot considered: {}", excluded.join(", "));
+        out!("\nnot considered: {}", excluded.join(", "));
     }
     Ok(())
 }

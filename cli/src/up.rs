@@ -155,13 +155,13 @@ fn describe(spec: &LinkSpec) -> String {
 
 fn announce(args: &Args, layout: &Layout, link: Option<&Link>) {
     let endpoint = format!("http://127.0.0.1:{}", args.port);
-    println!("{}\n", table::render(&["PROCESS", "ROLE", "ADDRESS", "RUNS"], &layout.rows()));
+    out!("{}\n", table::render(&["PROCESS", "ROLE", "ADDRESS", "RUNS"], &layout.rows()));
     match link {
-        Some(link) => println!("uplink    {}: {}", args.uplink, describe(&link.spec())),
-        None => println!("uplink    not emulated"),
+        Some(link) => out!("uplink    {}: {}", args.uplink, describe(&link.spec())),
+        None => out!("uplink    not emulated"),
     }
-    println!("endpoint  {endpoint}/v2/models/{}/infer\n", layout.model);
-    println!("try, in another terminal:");
+    out!("endpoint  {endpoint}/v2/models/{}/infer\n", layout.model);
+    out!("try, in another terminal:");
     let midspan = std::env::args().next().unwrap_or_else(|| "midspan".into());
     let flag = |name: &str, default: u16, port: u16| {
         if port == default { String::new() } else { format!(" --{name} http://127.0.0.1:{port}") }
@@ -175,16 +175,16 @@ fn announce(args: &Args, layout: &Layout, link: Option<&Link>) {
         9091 => String::new(),
         port => format!(" --links http://127.0.0.1:{port}/links"),
     };
-    println!("  {midspan} infer --sample 7{app}{bundle}");
-    println!("  {midspan} load live --requests 1000 --concurrency 8{app}{labelled}{links}");
-    println!("  {midspan} status{admin}");
-    println!("  {midspan} explain last{admin}");
-    println!("  curl {endpoint}/v2/models/{}", layout.model);
+    out!("  {midspan} infer --sample 7{app}{bundle}");
+    out!("  {midspan} load live --requests 1000 --concurrency 8{app}{labelled}{links}");
+    out!("  {midspan} status{admin}");
+    out!("  {midspan} explain last{admin}");
+    out!("  curl {endpoint}/v2/models/{}", layout.model);
     if link.is_some() {
-        println!(
+        out!(
             "  curl -X POST http://127.0.0.1:{}/links/uplink/cut      # and /restore",
             args.links_port
         );
     }
-    println!("\nCtrl-C stops everything.");
+    out!("\nCtrl-C stops everything.");
 }

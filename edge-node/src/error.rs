@@ -17,6 +17,9 @@ pub enum NodeError {
     /// A header that cannot be used.
     #[error("{0}")]
     BadRequest(String),
+    /// The request's policy does not allow the data here.
+    #[error("the request must not be processed in region '{0}'")]
+    Region(String),
     /// The body does not follow the protocol.
     #[error(transparent)]
     Protocol(#[from] ProtocolError),
@@ -70,6 +73,7 @@ impl NodeError {
             Self::Route(RouteFault::Name(_)) => (StatusCode::BAD_REQUEST, "bad_request"),
             Self::UnknownModel(_) => (StatusCode::NOT_FOUND, "unknown_model"),
             Self::BadRequest(_) => (StatusCode::BAD_REQUEST, "bad_request"),
+            Self::Region(_) => (StatusCode::FORBIDDEN, "region"),
             Self::Protocol(_) => (StatusCode::BAD_REQUEST, "protocol"),
             Self::TooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, "too_large"),
             Self::ClientBody(_) => (StatusCode::BAD_REQUEST, "client_body"),

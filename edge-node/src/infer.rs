@@ -87,10 +87,10 @@ pub(crate) async fn infer(
             return way.finish_local(model, stage, outputs);
         }
         way.pass_exit(model, stage, index, &outputs, terms.mode)?;
+        let crossing = way.crossing(stage, &outputs)?;
         if way.hard.is_empty() {
             return way.finish(model);
         }
-        let crossing = way.crossing(stage, &outputs)?;
         if index + 1 == model.stages.len() {
             return way.finish_away(node, model, stage, crossing, terms).await;
         }
@@ -107,6 +107,8 @@ struct Way {
     fallback: Vec<Option<RowAnswer>>,
     /// Rows not answered yet, in request order.
     hard: Vec<usize>,
+    /// Where the hard rows stand in the batch that the last stage ran.
+    kept: Vec<usize>,
     /// Form of one row of logits.
     row_shape: Vec<usize>,
     /// Whether a certificate covers what the exits answer.
@@ -121,6 +123,7 @@ impl Way {
             answers: vec![None; rows],
             fallback: vec![None; rows],
             hard: (0..rows).collect(),
+            kept: Vec::new(),
             row_shape: Vec::new(),
             certified: false,
             away_region: None,
@@ -137,6 +140,7 @@ impl Way {
         outputs: &[Blob],
         mode: ExitMode,
     ) -> Result<(), NodeError> {
+        self.kept = (0..self.hard.len()).collect();
         let Some(exit) = stage.exit.as_ref().filter(|_| model.exits) else { return Ok(()) };
         let logits = stage.output(&exit.output).and_then(|at| outputs.get(at));
         let missing = || NodeError::Execution(format!("the stage gave no '{}'", exit.output));
@@ -153,29 +157,27 @@ impl Way {
                 self.hard.len()
             )));
         }
-        for (row, judged) in self.hard.iter().zip(judged) {
+        let rows = std::mem::take(&mut self.hard);
+        self.kept.clear();
+        for (at, (row, judged)) in rows.into_iter().zip(judged).enumerate() {
             let place = if judged.sure { &mut self.answers } else { &mut self.fallback };
-            if let Some(place) = place.get_mut(*row) {
+            if let Some(place) = place.get_mut(row) {
                 *place = Some(judged.answer);
+            }
+            if !judged.sure {
+                self.hard.push(row);
+                self.kept.push(at);
             }
         }
         Ok(())
     }
 
     /// The activation of the rows that are still hard; they alone go on.
-    fn crossing(&mut self, stage: &Stage, outputs: &[Blob]) -> Result<Blob, NodeError> {
+    fn crossing(&self, stage: &Stage, outputs: &[Blob]) -> Result<Blob, NodeError> {
         let tensor = stage.cut.as_ref().and_then(|cut| outputs.get(stage.output(&cut.tensor)?));
         let missing = || NodeError::Execution("the stage gave no activation".into());
         let tensor = tensor.ok_or_else(missing)?;
-        let kept: Vec<usize> = self
-            .hard
-            .iter()
-            .enumerate()
-            .filter(|(_, row)| self.answers.get(**row).is_some_and(Option::is_none))
-            .map(|(at, _)| at)
-            .collect();
-        self.hard = kept.iter().filter_map(|at| self.hard.get(*at).copied()).collect();
-        tensor.select(&kept).ok_or_else(missing)
+        tensor.select(&self.kept).ok_or_else(missing)
     }
 
     fn finish_local(

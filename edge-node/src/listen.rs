@@ -19,7 +19,7 @@ use tokio::time::timeout_at;
 use crate::{
     Node,
     accept::{self, accept},
-    config::RawLimits,
+    config::{Config, RawLimits},
     error::NodeError,
     infer::{Terms, infer},
     respond,
@@ -60,7 +60,7 @@ async fn route(
     };
     let _in_flight = node.load.enter(router);
     let (head, body) = request.into_parts();
-    let terms = terms(&head.headers, &name, &node.config.limits, peer, started)?;
+    let terms = terms(&head.headers, &name, &node.config, peer, started)?;
     let body = read(body, &node.config.limits, terms.until).await?;
     let response = match verb {
         Verb::Offload => offloaded(node, &name, &head.headers, &body, &terms).await,
@@ -76,10 +76,11 @@ async fn route(
 fn terms(
     map: &HeaderMap,
     name: &ModelName,
-    limits: &RawLimits,
+    config: &Config,
     peer: Peer,
     started: Instant,
 ) -> Result<Terms, NodeError> {
+    let limits = &config.limits;
     let asked = headers::deadline_ms(map).map_err(NodeError::BadRequest)?;
     let deadline = asked.map_or(limits.deadline.0, Duration::from_millis);
     let until = started + deadline.min(limits.max_deadline.0);
@@ -100,6 +101,9 @@ fn terms(
             "the request was routed as model '{}' but asks for '{}'",
             context.model, name.name
         )));
+    }
+    if context.as_ref().is_some_and(|context| !context.allows(&config.region)) {
+        return Err(NodeError::Region(config.region.clone()));
     }
     Ok(Terms { mode, until, context })
 }

@@ -2,7 +2,10 @@
 //! steps and their rounding are those of Pillow, against whose results this is tested. Pictures
 //! come from anyone: their size is bounded before they are decoded.
 
-use std::io::Cursor;
+use std::{
+    io::Cursor,
+    panic::{AssertUnwindSafe, catch_unwind},
+};
 
 use image::{DynamicImage, ImageDecoder, ImageFormat, ImageReader, Limits};
 use midspan_runtime::Tensor;
@@ -188,7 +191,14 @@ impl Preprocess {
     }
 }
 
+/// Decoders read hostile bytes, and one of them panics on a PNG whose palette length is no multiple
+/// of three (image-rs/image-png 682): a decoder's panic is a damaged picture, whichever decoder.
 fn decode(encoded: &[u8], colour: Colour) -> Result<Pixels, PictureError> {
+    let caught = catch_unwind(AssertUnwindSafe(|| decode_unguarded(encoded, colour)));
+    caught.unwrap_or_else(|_panic| Err(PictureError::Decode("the decoder gave up on it".into())))
+}
+
+fn decode_unguarded(encoded: &[u8], colour: Colour) -> Result<Pixels, PictureError> {
     let failed = |error: image::ImageError| PictureError::Decode(error.to_string());
     let mut reader = ImageReader::new(Cursor::new(encoded))
         .with_guessed_format()

@@ -14,7 +14,6 @@ use tower::ServiceExt;
 use crate::{Body, Limits, Tasks, body::BodyError, listen, reply, telemetry};
 
 /// Routes that every process has: `/metrics` and `/healthz`.
-#[must_use]
 pub fn base() -> Router {
     Router::new()
         .route("/metrics", get(async || telemetry::render()))

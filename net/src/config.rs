@@ -18,7 +18,7 @@ pub enum ConfigError {
         problem: String,
     },
     /// A key or value is wrong.
-    #[error("{file}:{line}: {key}{value}: {problem}", value = shown(value.as_deref()))]
+    #[error("{file}:{line}: {}{problem}", shown(key, value.as_deref()))]
     Key {
         /// The file's path.
         file: String,
@@ -33,8 +33,12 @@ pub enum ConfigError {
     },
 }
 
-fn shown(value: Option<&str>) -> String {
-    value.map_or(String::new(), |value| format!(" = {value}"))
+fn shown(key: &str, value: Option<&str>) -> String {
+    match value {
+        _ if key.is_empty() => String::new(),
+        Some(value) => format!("{key} = {value}: "),
+        None => format!("{key}: "),
+    }
 }
 
 /// What validation found wrong.
@@ -119,6 +123,8 @@ fn at(file: &str, text: &str, span: Option<Range<usize>>, key: &str, problem: &s
         .map(str::trim)
         .filter(|value| !key.is_empty() && !value.is_empty() && value.len() <= 80)
         .filter(|value| !value.contains('\n') && !value.starts_with('['))
+        // The span of an unknown key is the key itself.
+        .filter(|value| !key.ends_with(value))
         .map(str::to_owned);
     let problem = problem.lines().next().unwrap_or_default().to_owned();
     ConfigError::Key { file: file.to_owned(), line, key: key.to_owned(), value, problem }

@@ -1,7 +1,7 @@
 //! Metrics and logs. Every metric is a member of one enum, so that the list in docs/METRICS.md is
 //! complete and label values stay bounded: a label is a `&'static str` or a configured name.
 
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use metrics::{Counter, Gauge, Histogram, Label};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
@@ -80,7 +80,6 @@ metrics_enum! {
 impl Metric {
     /// The counter with these label values, in the order of its label names. Keep the handle:
     /// looking it up costs a hash of its labels.
-    #[must_use]
     pub fn counter(self, values: &[&str]) -> Counter {
         let (name, labels) = self.key(values);
         metrics::with_recorder(|recorder| {
@@ -89,7 +88,6 @@ impl Metric {
     }
 
     /// The gauge with these label values.
-    #[must_use]
     pub fn gauge(self, values: &[&str]) -> Gauge {
         let (name, labels) = self.key(values);
         metrics::with_recorder(|recorder| {
@@ -98,7 +96,6 @@ impl Metric {
     }
 
     /// The histogram with these label values.
-    #[must_use]
     pub fn histogram(self, values: &[&str]) -> Histogram {
         let (name, labels) = self.key(values);
         metrics::with_recorder(|recorder| {
@@ -130,6 +127,9 @@ const BUCKETS: [f64; 16] = [
 /// # Errors
 /// When another recorder is installed.
 pub fn init_metrics() -> Result<(), String> {
+    // Router and node may start at once in one process; only one of them installs.
+    static INSTALLING: Mutex<()> = Mutex::new(());
+    let _alone = INSTALLING.lock().unwrap_or_else(PoisonError::into_inner);
     if HANDLE.get().is_some() {
         return Ok(());
     }

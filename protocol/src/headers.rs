@@ -51,10 +51,11 @@ pub const FROM_CLIENTS: [HeaderName; 3] = [EXIT, SESSION, DEADLINE_MS];
 /// A value that is no positive number, as a message for the caller.
 pub fn deadline_ms(map: &HeaderMap) -> Result<Option<u64>, String> {
     let Some(value) = map.get(DEADLINE_MS) else { return Ok(None) };
-    let millis = value.to_str().ok().and_then(|text| text.parse().ok()).filter(|millis| *millis > 0);
-    millis.map(Some).ok_or_else(|| {
-        format!("{DEADLINE_MS} is {value:?}, not a positive number of milliseconds")
-    })
+    let millis =
+        value.to_str().ok().and_then(|text| text.parse().ok()).filter(|millis| *millis > 0);
+    millis
+        .map(Some)
+        .ok_or_else(|| format!("{DEADLINE_MS} is {value:?}, not a positive number of milliseconds"))
 }
 
 /// How much of the body is JSON, if the binary tensor extension's header is there.

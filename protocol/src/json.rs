@@ -9,8 +9,12 @@ use serde::de::{DeserializeSeed, Deserializer, Error, SeqAccess, Visitor};
 
 use crate::{Datatype, Tensor};
 
-/// Prefix of a string that stands for a bare `NaN`/`Infinity` token; see [`quote_bare_floats`].
-const BARE: &str = "\0bare:";
+/// A text whose bare `NaN`/`Infinity` tokens were written as strings that start with `marker`,
+/// which occurs nowhere else in it.
+pub(crate) struct Quoted {
+    pub(crate) text: String,
+    pub(crate) marker: String,
+}
 
 /// Parses `raw` (a flat array, or one nested exactly to `shape`) into element bytes.
 pub(crate) fn parse_data(
@@ -18,6 +22,7 @@ pub(crate) fn parse_data(
     datatype: Datatype,
     shape: &[u64],
     count: usize,
+    marker: Option<&str>,
 ) -> Result<Bytes, String> {
     if !datatype.has_json_form() {
         return Err(format!("{datatype} has no JSON form; send it as binary data"));
@@ -28,6 +33,7 @@ pub(crate) fn parse_data(
         shape,
         count,
         seen: 0,
+        marker,
         nested: None,
         out: BytesMut::with_capacity(room.saturating_mul(datatype.size().unwrap_or(4))),
     };
@@ -53,6 +59,8 @@ struct Sink<'s> {
     shape: &'s [u64],
     count: usize,
     seen: usize,
+    /// Prefix of strings that stand for bare tokens.
+    marker: Option<&'s str>,
     /// Whether the outermost array holds arrays; known at its first element.
     nested: Option<bool>,
     out: BytesMut,
@@ -123,7 +131,7 @@ impl Sink<'_> {
     }
 
     fn put_text(&mut self, text: &str) -> Result<(), String> {
-        let bare = text.strip_prefix(BARE);
+        let bare = self.marker.and_then(|marker| text.strip_prefix(marker));
         match (self.datatype, bare.unwrap_or(text)) {
             (Datatype::Fp32 | Datatype::Fp64, "NaN") => self.put_special(f64::NAN),
             (Datatype::Fp32 | Datatype::Fp64, "Infinity") => self.put_special(f64::INFINITY),
@@ -223,7 +231,11 @@ impl<'de> Visitor<'de> for Level<'_, '_> {
 
 /// Rewrites bare `NaN`, `Infinity` and `-Infinity` tokens, which JSON lacks and real clients send,
 /// as marked strings. `None` when the text has no such token outside strings.
-pub(crate) fn quote_bare_floats(text: &str) -> Option<String> {
+pub(crate) fn quote_bare_floats(text: &str) -> Option<Quoted> {
+    let mut marker = "bare:".to_owned();
+    while text.contains(&marker) {
+        marker.insert(0, '~');
+    }
     const TOKENS: [&str; 3] = ["NaN", "-Infinity", "Infinity"];
     let (mut out, mut rest, mut found) = (String::with_capacity(text.len() + 64), text, false);
     let mut in_string = false;
@@ -236,7 +248,8 @@ pub(crate) fn quote_bare_floats(text: &str) -> Option<String> {
                 _ => {}
             }
         } else if let Some(token) = TOKENS.iter().find(|token| rest.starts_with(**token)) {
-            out.push_str("\"\\u0000bare:");
+            out.push('"');
+            out.push_str(&marker);
             out.push_str(token);
             out.push('"');
             rest = &rest[token.len()..];
@@ -248,7 +261,7 @@ pub(crate) fn quote_bare_floats(text: &str) -> Option<String> {
         out.push_str(&rest[..taken]);
         rest = &rest[taken..];
     }
-    found.then_some(out)
+    found.then_some(Quoted { text: out, marker })
 }
 
 /// Writes a tensor's elements as a flat JSON array. NaN and infinities become strings.

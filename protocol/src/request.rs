@@ -1,7 +1,5 @@
 //! Inference requests: parsing at a server, encoding at a client.
 
-use std::borrow::Cow;
-
 use bytes::{BufMut, Bytes, BytesMut};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -75,19 +73,24 @@ impl InferRequest {
         }
         let text = std::str::from_utf8(&body[..length])
             .map_err(|error| ProtocolError::Json(format!("not UTF-8: {error}")))?;
-        let quoted: Cow<'_, str>;
-        let wire = match serde_json::from_str::<WireRequest<'_>>(text) {
-            Ok(wire) => wire,
+        let quoted;
+        let (wire, marker) = match serde_json::from_str::<WireRequest<'_>>(text) {
+            Ok(wire) => (wire, None),
             Err(error) => {
                 let bad = |error: serde_json::Error| ProtocolError::Json(error.to_string());
-                quoted = quote_bare_floats(text).ok_or_else(|| bad(error))?.into();
-                serde_json::from_str(&quoted).map_err(bad)?
+                quoted = quote_bare_floats(text).ok_or_else(|| bad(error))?;
+                let wire = serde_json::from_str(&quoted.text).map_err(bad)?;
+                (wire, Some(quoted.marker.as_str()))
             }
         };
-        Self::from_wire(wire, body.slice(length..))
+        Self::from_wire(wire, body.slice(length..), marker)
     }
 
-    fn from_wire(wire: WireRequest<'_>, binary: Bytes) -> Result<Self, ProtocolError> {
+    fn from_wire(
+        wire: WireRequest<'_>,
+        binary: Bytes,
+        marker: Option<&str>,
+    ) -> Result<Self, ProtocolError> {
         let outputs = wire.outputs.unwrap_or_default();
         no_duplicates(outputs.iter().map(|output| output.name.as_str()))
             .map_err(|name| ProtocolError::output(name, "requested twice"))?;
@@ -99,7 +102,9 @@ impl InferRequest {
             .into_iter()
             .map(|input| {
                 let name = clip(&input.name);
-                input.into_tensor(&mut rest).map_err(|problem| ProtocolError::input(&name, problem))
+                input
+                    .into_tensor(&mut rest, marker)
+                    .map_err(|problem| ProtocolError::input(&name, problem))
             })
             .collect::<Result<Vec<_>, _>>()?;
         if !rest.is_empty() {
@@ -146,7 +151,7 @@ impl InferRequest {
 }
 
 impl WireInput<'_> {
-    fn into_tensor(self, rest: &mut Bytes) -> Result<Tensor, String> {
+    fn into_tensor(self, rest: &mut Bytes, marker: Option<&str>) -> Result<Tensor, String> {
         let datatype = Datatype::parse(&self.datatype)
             .ok_or_else(|| format!("unknown datatype '{}'", clip(&self.datatype)))?;
         let count = element_count(&self.shape)?;
@@ -154,7 +159,7 @@ impl WireInput<'_> {
         let data = match (self.data, parameters.get("binary_data_size")) {
             (Some(_), Some(_)) => return Err("has both data and binary_data_size".into()),
             (None, None) => return Err("has neither data nor binary_data_size".into()),
-            (Some(raw), None) => parse_data(raw.get(), datatype, &self.shape, count)?,
+            (Some(raw), None) => parse_data(raw.get(), datatype, &self.shape, count, marker)?,
             (None, Some(size)) => {
                 let size = size
                     .as_u64()
@@ -211,7 +216,9 @@ pub(crate) fn put<T: serde::Serialize + ?Sized>(json: &mut Vec<u8>, key: &str, v
     debug_assert!(written.is_ok());
 }
 
-fn no_duplicates<'a>(names: impl Iterator<Item = &'a str> + Clone) -> Result<(), &'a str> {
+pub(crate) fn no_duplicates<'a>(
+    names: impl Iterator<Item = &'a str> + Clone,
+) -> Result<(), &'a str> {
     let mut sorted: Vec<&str> = names.collect();
     sorted.sort_unstable();
     sorted.windows(2).find(|pair| pair[0] == pair[1]).map_or(Ok(()), |pair| Err(pair[0]))

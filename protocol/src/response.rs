@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use crate::{
     Datatype, Parameter, Parameters, ProtocolError, RequestedOutput, Tensor,
     json::parse_data,
-    request::{put, write_tensor},
+    request::{no_duplicates, put, write_tensor},
     tensor::element_count,
 };
 
@@ -159,12 +159,17 @@ impl InferResponse {
         })?;
         let wire: WireResponse<'_> =
             serde_json::from_slice(json).map_err(|error| ProtocolError::Json(error.to_string()))?;
+        no_duplicates(wire.outputs.iter().map(|output| output.name.as_str()))
+            .map_err(|name| ProtocolError::output(name, "sent twice"))?;
         let mut rest = body.slice(length..);
         let outputs = wire
             .outputs
             .into_iter()
             .map(|output| output.into_tensor(&mut rest))
             .collect::<Result<_, _>>()?;
+        if !rest.is_empty() {
+            return Err(ProtocolError::Binary(format!("{} bytes are left over", rest.len())));
+        }
         Ok(Self {
             model_name: wire.model_name,
             model_version: wire.model_version,
@@ -190,7 +195,7 @@ impl WireOutput<'_> {
         let size = self.parameters.as_ref().and_then(|p| p.get("binary_data_size"));
         let data = match (self.data, size.and_then(Parameter::as_u64)) {
             (Some(raw), None) => {
-                parse_data(raw.get(), datatype, &self.shape, count).map_err(fail)?
+                parse_data(raw.get(), datatype, &self.shape, count, None).map_err(fail)?
             }
             (None, Some(size)) if size <= rest.len() as u64 => rest.split_to(size as usize),
             _ => return Err(fail("has neither data nor a fitting binary_data_size".into())),

@@ -83,7 +83,8 @@ impl Route {
     pub fn parse(method: &Method, path: &str) -> Result<Self, RouteFault> {
         const GET: &str = "GET, HEAD";
         const POST: &str = "POST";
-        let not_found = || RouteFault::NotFound(path.chars().take(256).collect());
+        let clipped = || path.chars().take(256).collect();
+        let not_found = || RouteFault::NotFound(clipped());
         let rest = path
             .strip_prefix("/v2")
             .filter(|rest| rest.is_empty() || rest.starts_with('/'))
@@ -119,7 +120,7 @@ impl Route {
             POST => method == Method::POST,
             _ => method == Method::GET || method == Method::HEAD,
         };
-        if ok { Ok(route) } else { Err(RouteFault::Method { path: path.to_owned(), allow }) }
+        if ok { Ok(route) } else { Err(RouteFault::Method { path: clipped(), allow }) }
     }
 }
 

@@ -8,16 +8,18 @@ use std::{
 
 use midspan_protocol::ModelName;
 use midspan_router_core::{
-    AffinityKey, Choice, KeyHasher, Micros, PayloadClass, Place, Request, choose, gather,
+    AffinityKey, Choice, KeyHasher, Micros, Outcome, PayloadClass, Place, Request, choose, gather,
 };
 
 use crate::{admit::Admitted, error::RouteError, records::DecisionId, shard::Shard};
 
-/// A decision that holds at least one node.
+/// A decision; its list is empty when no node may be asked.
 #[derive(Clone, Debug)]
 pub(crate) struct Decided {
     /// Where to send the request, best first.
     pub(crate) choices: Vec<Choice>,
+    /// The core's word for what became of the request.
+    pub(crate) outcome: Outcome,
     /// For `explain`.
     pub(crate) id: DecisionId,
 }
@@ -52,11 +54,8 @@ pub(crate) fn decide(
     let seed = scratch.rng.next_u64();
     choose(&scratch.inputs, seed, &mut scratch.decision);
     let record = shard.records.keep(shard.index, &scratch.inputs, seed, &scratch.decision);
-    let outcome = scratch.decision.outcome();
-    if scratch.decision.choices().is_empty() {
-        return Err(RouteError::NoNode { model: model.to_string(), state: outcome.as_str() });
-    }
-    Ok(Decided { choices: scratch.decision.choices().to_vec(), id: record })
+    let (choices, outcome) = (scratch.decision.choices().to_vec(), scratch.decision.outcome());
+    Ok(Decided { choices, outcome, id: record })
 }
 
 /// The affinity key: the app's session if it names one, else model and client cell, so that the

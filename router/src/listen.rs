@@ -49,6 +49,10 @@ async fn route(
     let length = http_body::Body::size_hint(&body).lower();
     let decided = decide::decide(shard, &admitted, model, place, length)?;
     let decided = decision.insert(decided);
+    if decided.choices.is_empty() {
+        let (model, state) = (model.to_string(), decided.outcome.as_str());
+        return Err(RouteError::NoNode { model, state });
+    }
     forward::forward(shard, &admitted, model, infer, decided, &head, body).await
 }
 

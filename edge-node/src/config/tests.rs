@@ -15,7 +15,7 @@ const MODEL: &str = "[[model]]\nbundle = \"embedded\"\n";
 
 #[test]
 fn bad_files_name_line_key_and_value() {
-    check("", expect!["node.toml:1: : missing field `name`"]);
+    check("", expect!["node.toml:1: missing field `name`"]);
     check("name = \"a\"\n", expect!["node.toml:1: model: at least one [[model]] is needed"]);
     check(
         "name = \"a\"\n[[model]]\nbundle = \"nowhere\"\n",

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 pub fn markdown(title: &str, schema: &Schema) -> String {
     let root = schema.as_value();
     let mut out = String::new();
-    let _infallible = write!(out, "## {title}\n");
+    let _infallible = writeln!(out, "## {title}");
     table(root, root, "", &mut out);
     out
 }

@@ -75,13 +75,13 @@ fn good_and_bad_files() {
     check("wait = \"1s\"\n", expect!["x.toml:1: node: at least one is needed"]);
     check(
         "[[node]]\nurl = \"http://a\"\ncolour = 1\n",
-        expect!["x.toml:3: node[0].colour = colour: unknown field `colour`, expected `url`"],
+        expect!["x.toml:3: node[0].colour: unknown field `colour`, expected `url`"],
     );
     check(
         "[[node]]\nurl = 5\n",
         expect!["x.toml:2: node[0].url = 5: invalid type: integer `5`, expected a string"],
     );
-    check("a = [", expect!["x.toml:1: : unclosed array, expected `]`"]);
+    check("a = [", expect!["x.toml:1: unclosed array, expected `]`"]);
 }
 
 #[test]

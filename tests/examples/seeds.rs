@@ -1,0 +1,95 @@
+//! Writes the binary seeds of the fuzz corpus: activation frames and decision records. Text seeds,
+//! pictures and manifests are plain files beside them.
+
+use std::{error::Error, fs, path::Path, sync::Arc};
+
+use midspan_router_core as core;
+use midspan_runtime::{ElementType, Tensor};
+use midspan_split::{Codec, Precision, SplitId, codec::Scale, encode};
+
+type Result<T> = std::result::Result<T, Box<dyn Error>>;
+
+fn main() -> Result<()> {
+    let corpus = system_tests::repo::root().join("tests/fuzz/corpus");
+    frames(&corpus.join("frame"))?;
+    records(&corpus.join("decision_record"))
+}
+
+fn write(folder: &Path, name: &str, bytes: &[u8]) -> Result<()> {
+    fs::create_dir_all(folder)?;
+    Ok(fs::write(folder.join(name), bytes)?)
+}
+
+fn frames(folder: &Path) -> Result<()> {
+    let codec = |element| Codec::new(element, vec![2, 5], Scale::new(-1.5, 4.0)).ok_or("codec");
+    let split = SplitId([7; 32]);
+    let values: Vec<f32> = (0..30_u8).map(|i| f32::from(i) / 5.0 - 1.5).collect();
+    let rows = Tensor::from_f32s(vec![3, 2, 5], &values)?;
+    let floats = codec(ElementType::F32)?;
+    for (name, precision) in [
+        ("ok-8-bits", Precision::Bits(8)),
+        ("ok-3-bits", Precision::Bits(3)),
+        ("ok-half", Precision::Half),
+        ("ok-raw", Precision::Raw),
+    ] {
+        write(folder, name, &encode(&rows.view(), &floats, precision, split)?)?;
+    }
+    let mut odd = values.clone();
+    odd[12] = f32::NAN;
+    let odd = Tensor::from_f32s(vec![3, 2, 5], &odd)?;
+    let frame = encode(&odd.view(), &floats, Precision::Bits(4), split)?;
+    write(folder, "ok-4-bits-raw-row", &frame)?;
+    let bytes = Tensor::new(ElementType::U8, vec![1, 2, 5], (0..10).collect())?;
+    let bytes = encode(&bytes.view(), &codec(ElementType::U8)?, Precision::Raw, split)?;
+    write(folder, "ok-bytes", &bytes)?;
+    write(folder, "bad-cut-short", &frame[..frame.len() - 1])?;
+    let mut damaged = frame;
+    damaged[70] ^= 1;
+    write(folder, "bad-damaged", &damaged)
+}
+
+fn records(folder: &Path) -> Result<()> {
+    let cells = Arc::new(core::Cells::new(64, core::Tuning::default())?);
+    let model = core::ModelId(0);
+    let mut builder = core::TopologyBuilder::new();
+    for index in 0..5_u64 {
+        let held = match index {
+            0 => core::Held::Loadable(core::Micros(900)),
+            _ => core::Held::Resident,
+        };
+        let region = core::RegionId::new(index as u16 % 2)?;
+        let served = core::Served { model, held, service: Some(core::Micros(400)) };
+        let node = core::NodeSpec::new(core::NodeKey(index), region);
+        builder = builder.node(core::NodeSpec {
+            models: vec![served],
+            offload: (index > 2).then_some(core::Micros(2_000)),
+            ..node
+        });
+    }
+    let topology = builder.build(None, &cells)?;
+    let place = core::Place::new(48.1, 11.6)?;
+    let mut whole = Vec::new();
+    for name in core::Policy::NAMES {
+        let policy = core::Policy::from_name(name).ok_or("policy")?;
+        let request = core::Request {
+            client: Some(place),
+            deadline: Some(core::Micros(250_000)),
+            ..core::Request::new(model)
+        };
+        let mut inputs = core::Inputs::new(policy);
+        let (mut decision, mut rng) = (core::Decision::new(), core::Rng::new(1));
+        core::gather(core::Timestamp(5), &topology, &cells, &request, &mut rng, &mut inputs);
+        core::choose(&inputs, 3, &mut decision);
+        whole.clear();
+        core::encode(&inputs, 3, &decision, &mut whole);
+        write(folder, &format!("ok-{}", name.replace('_', "-")), &whole)?;
+    }
+    write(folder, "bad-cut-short", &whole[..whole.len() / 2])?;
+    write(folder, "bad-trailing", &[whole.as_slice(), b"\0"].concat())?;
+    let inputs = core::Inputs::new(core::Policy::default());
+    let mut decision = core::Decision::new();
+    core::choose(&inputs, 0, &mut decision);
+    let mut empty = Vec::new();
+    core::encode(&inputs, 0, &decision, &mut empty);
+    write(folder, "ok-nobody", &empty)
+}
