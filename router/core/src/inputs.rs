@@ -264,6 +264,22 @@ impl Inputs {
         true
     }
 
+    /// Assumes of candidates that were never seen to execute a request that
+    /// they are as fast as the others are on average. Any fixed guess would
+    /// either shun a new node for good or send everybody there.
+    pub(crate) fn liken_strangers(&mut self) {
+        let known = self.candidates().iter().filter(|c| c.service.source == Source::Measured);
+        let (sum, n) = known
+            .fold((0_u64, 0_u64), |(sum, n), c| (sum.saturating_add(c.service.value.0), n + 1));
+        let Some(mean) = sum.checked_div(n) else { return };
+        let len = self.len();
+        for candidate in self.candidates.iter_mut().take(len) {
+            if candidate.service.source == Source::Default {
+                candidate.service = Estimate { value: Micros(mean), source: Source::Prior };
+            }
+        }
+    }
+
     pub(crate) fn has(&self, index: u32) -> bool {
         self.candidates().iter().any(|c| c.slot.index == index)
     }
@@ -272,5 +288,31 @@ impl Inputs {
         self.candidates = [Candidate::BLANK; MAX_CANDIDATES];
         self.len = 0;
         self.horizons = [HorizonLoad::default(); HORIZONS];
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::Policy;
+
+    #[test]
+    fn a_stranger_is_taken_for_as_fast_as_the_others() {
+        let with = |index, value, source| Candidate {
+            slot: Slot { index, generation: 0 },
+            service: Estimate { value: Micros(value), source },
+            ..Candidate::BLANK
+        };
+        let liken = |candidates: &[Candidate]| {
+            let mut inputs = Inputs::new(Policy::default());
+            candidates.iter().for_each(|candidate| assert!(inputs.push(*candidate)));
+            inputs.liken_strangers();
+            [0, 1, 2].map(|at| inputs.candidates()[at].service)
+        };
+        let stranger = with(2, 10_000, Source::Default);
+        let known = [with(0, 100, Source::Measured), with(1, 300, Source::Measured), stranger];
+        assert_eq!(liken(&known)[2], Estimate { value: Micros(200), source: Source::Prior });
+        let stated = [with(0, 500, Source::Prior), with(1, 700, Source::Default), stranger];
+        assert_eq!(liken(&stated), stated.map(|candidate| candidate.service));
     }
 }

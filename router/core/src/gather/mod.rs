@@ -82,6 +82,7 @@ pub fn gather(
     for horizon in nearest..HORIZONS {
         scout.correct_load(horizon, exact && horizon == nearest, inputs);
     }
+    inputs.liken_strangers();
 }
 
 /// One request's look at the fleet.

@@ -73,7 +73,7 @@ fn failing_node_is_ejected_tried_and_let_in_slowly() {
             sweep: half_opened 1
             a: slow_start horizon 0 leases 0 load 0.000 floor ? service 3.000ms errors 0.0000% failures 0
             sweep:
-            placed: a(near 53.000ms cap 256) b(near 60.000ms cap 256)
+            placed: a(near 53.000ms cap 256) b(near 53.000ms cap 256)
             sweep: recovered 1
             a: healthy horizon 0 leases 0 load 0.000 floor ? service 3.000ms errors 0.0000% failures 0
         "#]],

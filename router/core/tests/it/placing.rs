@@ -179,6 +179,8 @@ fn affinity_holds_until_the_primary_costs_too_much() {
         decide key=session-1
         decide key=session-5
         # 3 ms dearer than the best is within a tenth plus 2 ms; 4 ms is not.
+        answer b latency=20 server=10
+        answer c latency=20 server=10
         answer a latency=20 server=13
         decide key=session-1
         answer a latency=20 server=20
