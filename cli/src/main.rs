@@ -25,6 +25,9 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use midspan_net::config::ConfigError;
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Exit code for a configuration that cannot be used (EX_USAGE of sysexits.h).
 const BAD_CONFIG: u8 = 64;
 

@@ -1,6 +1,9 @@
 //! `midspan split`: make and verify bundles.
 
-use std::{fs, path::PathBuf};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use anyhow::{Context, ensure};
 use clap::Subcommand;
@@ -72,9 +75,9 @@ pub(crate) fn open(folder: Option<&PathBuf>) -> anyhow::Result<Bundle> {
     })
 }
 
-fn bundle(model: &PathBuf, spec: &PathBuf, out: &PathBuf) -> anyhow::Result<()> {
+fn bundle(model: &Path, spec: &Path, out: &Path) -> anyhow::Result<()> {
     let bytes = fs::read(model).with_context(|| model.display().to_string())?;
-    let base = spec.parent().unwrap_or(std::path::Path::new("."));
+    let base = spec.parent().unwrap_or(Path::new("."));
     let made = make(&bytes, &Spec::read(spec)?, base, out)?;
     out!("bundle    {}", out.display());
     out!("split id  {}", made.split_id.map_or("none".into(), |id| id.to_string()));
@@ -83,7 +86,7 @@ fn bundle(model: &PathBuf, spec: &PathBuf, out: &PathBuf) -> anyhow::Result<()> 
 }
 
 fn compare(
-    model: &PathBuf,
+    model: &Path,
     bundle: &Bundle,
     samples: Option<usize>,
     bits: &[u8],

@@ -4,7 +4,7 @@
 use std::{
     fs,
     net::SocketAddr,
-    path::{Path, PathBuf},
+    path::Path,
     process::Stdio,
     time::{Duration, Instant},
 };
@@ -92,7 +92,7 @@ impl Supervisor {
 async fn keep_alive(
     command: &'static str,
     name: &str,
-    path: &PathBuf,
+    path: &Path,
     mut running: Running,
     mut stopping: oneshot::Receiver<()>,
 ) -> Option<String> {

@@ -75,10 +75,6 @@ impl Process {
         fs::write(&self.path, text).expect("its configuration");
         *self = Self::start(self.command, self.path.clone());
     }
-
-    pub(crate) fn pid(&self) -> u32 {
-        self.child.id()
-    }
 }
 
 impl Drop for Process {
