@@ -1,6 +1,6 @@
 //! Why the node answers a request with an error: one table from cause to status.
 
-use http::{HeaderValue, Response, StatusCode, header};
+use http::{Response, StatusCode};
 use midspan_net::{Body, reply};
 use midspan_protocol::{ProtocolError, RouteFault};
 use midspan_runtime::RunError;
@@ -106,16 +106,12 @@ impl NodeError {
             let body = serde_json::json!({ "error": self.to_string(), "live": live });
             return reply::value(self.status(), &body);
         }
-        let mut response = reply::error(self.status(), &self.to_string());
-        let map = response.headers_mut();
-        if let Self::Route(RouteFault::Method { allow, .. }) = self {
-            map.insert(header::ALLOW, HeaderValue::from_static(allow));
-        }
-        if let Self::TooLarge { .. } | Self::ClientBody(_) = self {
-            // What is left of the body will not be read, so the connection cannot be used again.
-            map.insert(header::CONNECTION, HeaderValue::from_static("close"));
-        }
-        response
+        let allow = match self {
+            Self::Route(RouteFault::Method { allow, .. }) => Some(*allow),
+            _ => None,
+        };
+        let unread = matches!(self, Self::TooLarge { .. } | Self::ClientBody(_));
+        reply::refusal(self.status(), &self.to_string(), allow, unread)
     }
 }
 

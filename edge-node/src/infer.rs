@@ -8,6 +8,7 @@ use std::{
 
 use bytes::Bytes;
 use midspan_protocol::{AnsweredBy, Context, ExitMode};
+use tokio::time::timeout_at;
 
 use crate::{
     Node,
@@ -64,8 +65,9 @@ pub(crate) async fn run(
     let (reply, answer) = tokio::sync::oneshot::channel();
     let job = Job { stage: Arc::clone(stage), inputs, until, queued: Instant::now(), reply };
     node.queue.push(job, node.config.workers)?;
-    // A run that has started is short; one that waits is refused by the queue at its deadline.
-    let done: Done = answer.await.map_err(|_| NodeError::Draining)??;
+    // A run is not interrupted, but neither it nor the runs before it are waited for in vain.
+    let answer = timeout_at(until.into(), answer).await.map_err(|_elapsed| NodeError::Deadline)?;
+    let done: Done = answer.map_err(|_| NodeError::Draining)??;
     spent.waited += done.waited;
     spent.ran += done.ran;
     Ok(done.outputs)

@@ -4,28 +4,18 @@ use http::{Response, StatusCode};
 use midspan_net::{Body, reply};
 use midspan_protocol::{
     ModelName, Route, Verb,
-    metadata::{Health, ModelReady, NodeInfo, ServerMetadata},
+    metadata::{ModelReady, NodeInfo},
 };
 
 use crate::{Node, error::NodeError};
 
-/// Extensions that work here; each is tested.
-const EXTENSIONS: [&str; 2] = ["binary_tensor_data", "parameters"];
-
 /// The answer to a route that needs no inference; `None` for one that does.
 pub(crate) fn answer(node: &Node, route: &Route) -> Result<Option<Response<Body>>, NodeError> {
     Ok(Some(match route {
-        Route::Server => reply::value(
-            StatusCode::OK,
-            &ServerMetadata {
-                name: "midspan".into(),
-                version: env!("CARGO_PKG_VERSION").into(),
-                extensions: EXTENSIONS.map(Into::into).to_vec(),
-            },
-        ),
-        Route::Live => health(true, None),
-        Route::Ready if node.tasks.is_draining() => health(false, Some("draining")),
-        Route::Ready => health(true, None),
+        Route::Server => reply::server(env!("CARGO_PKG_VERSION")),
+        Route::Live => reply::health(None),
+        Route::Ready if node.tasks.is_draining() => reply::health(Some("draining")),
+        Route::Ready => reply::health(None),
         Route::Index => reply::value(StatusCode::OK, &node.repository.index()),
         Route::Node => reply::value(StatusCode::OK, &info(node)),
         Route::Model(name, Verb::Ready) => {
@@ -48,17 +38,6 @@ fn not_offered(node: &Node, name: &ModelName) -> NodeError {
         }
         Err(unknown) => unknown,
     }
-}
-
-fn health(ready: bool, problem: Option<&str>) -> Response<Body> {
-    let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    let body = Health { live: true, ready, error: problem.map(Into::into) };
-    let mut response = reply::value(status, &body);
-    if !ready {
-        let retry = http::HeaderValue::from_static("1");
-        response.headers_mut().insert(http::header::RETRY_AFTER, retry);
-    }
-    response
 }
 
 fn info(node: &Node) -> NodeInfo {

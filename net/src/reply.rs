@@ -1,6 +1,7 @@
 //! Answers that a hop makes itself: JSON, and the protocol's error body on every failure.
 
 use http::{HeaderValue, Response, StatusCode, header};
+use midspan_protocol::metadata::{Health, ServerMetadata};
 
 use crate::body::{self, Body};
 
@@ -30,6 +31,52 @@ pub fn value(status: StatusCode, value: &impl serde::Serialize) -> Response<Body
 pub fn error(status: StatusCode, message: &str) -> Response<Body> {
     let mut response = json(status, midspan_protocol::error_body(message));
     if matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+    }
+    response
+}
+
+/// A refusal: the error body, `Allow` for a wrong method, and `Connection: close` when the rest of
+/// a request body will not be read, so that the connection cannot be used again.
+#[must_use]
+pub fn refusal(
+    status: StatusCode,
+    message: &str,
+    allow: Option<&'static str>,
+    unread: bool,
+) -> Response<Body> {
+    let mut response = error(status, message);
+    if let Some(allow) = allow {
+        response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allow));
+    }
+    if unread {
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    response
+}
+
+/// Server metadata with the extensions that router and node carry; each is tested at both.
+#[must_use]
+pub fn server(version: &str) -> Response<Body> {
+    const EXTENSIONS: [&str; 2] = ["binary_tensor_data", "parameters"];
+    value(
+        StatusCode::OK,
+        &ServerMetadata {
+            name: "midspan".into(),
+            version: version.into(),
+            extensions: EXTENSIONS.map(Into::into).to_vec(),
+        },
+    )
+}
+
+/// Health of a process that lives: ready, or why not (503 with `Retry-After`).
+#[must_use]
+pub fn health(problem: Option<&str>) -> Response<Body> {
+    let ready = problem.is_none();
+    let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    let body = Health { live: true, ready, error: problem.map(Into::into) };
+    let mut response = value(status, &body);
+    if !ready {
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
     }
     response

@@ -14,12 +14,16 @@ use midspan_net::{Body, BodyError};
 use midspan_router_core::Lease;
 use tokio::time::{Sleep, sleep_until};
 
+use crate::listen::InFlight;
+
 /// What bounds an answer's transfer.
 pub(crate) struct Pacing {
     /// When the app stops waiting.
     pub(crate) until: Instant,
     /// The node's place that the transfer takes.
     pub(crate) lease: Lease,
+    /// The request counts as one until its answer has ended.
+    pub(crate) in_flight: InFlight,
 }
 
 /// The streamed answer.
@@ -28,6 +32,7 @@ pub(crate) struct Rest {
     rest: Body,
     deadline: Pin<Box<Sleep>>,
     _lease: Lease,
+    _in_flight: InFlight,
 }
 
 impl Rest {
@@ -37,6 +42,7 @@ impl Rest {
             rest,
             deadline: Box::pin(sleep_until(pacing.until.into())),
             _lease: pacing.lease,
+            _in_flight: pacing.in_flight,
         }
     }
 }

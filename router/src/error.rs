@@ -1,6 +1,6 @@
 //! Why the router itself answers a request with an error: one table from cause to status.
 
-use http::{HeaderValue, Response, StatusCode, header};
+use http::{Response, StatusCode};
 use midspan_net::{Body, reply};
 use midspan_protocol::RouteFault;
 
@@ -107,15 +107,11 @@ impl RouteError {
     /// The error as an answer.
     #[must_use]
     pub fn response(&self) -> Response<Body> {
-        let mut response = reply::error(self.status(), &self.to_string());
-        let headers = response.headers_mut();
-        if let Self::Route(RouteFault::Method { allow, .. }) = self {
-            headers.insert(header::ALLOW, HeaderValue::from_static(allow));
-        }
-        if let Self::TooLarge { .. } | Self::ClientBody(_) = self {
-            // What is left of the body will not be read, so the connection cannot be used again.
-            headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
-        }
-        response
+        let allow = match self {
+            Self::Route(RouteFault::Method { allow, .. }) => Some(*allow),
+            _ => None,
+        };
+        let unread = matches!(self, Self::TooLarge { .. } | Self::ClientBody(_));
+        reply::refusal(self.status(), &self.to_string(), allow, unread)
     }
 }

@@ -23,6 +23,7 @@ use crate::{
     answer::{Pacing, Rest},
     decide::{Decided, micros},
     error::RouteError,
+    listen::InFlight,
     replay::{Download, Upload, download},
     shard::Shard,
 };
@@ -43,6 +44,10 @@ struct Outgoing<'r> {
     until: Instant,
     deadline: Duration,
 }
+
+/// A node that had less time than this, or than four times its predicted time, is not to blame for
+/// a deadline: an app that asks for one millisecond must not eject nodes for everybody.
+const FAIR: Duration = Duration::from_millis(250);
 
 /// What one try came to.
 enum Tried {
@@ -95,6 +100,7 @@ where
             break;
         }
         let Some(body) = upload.next() else { break };
+        let sent = Instant::now();
         match attempt(shard, &outgoing, choice, lease, body).await {
             Tried::Answered(response) => return Ok(Forwarded { response, attempts: tried.len() }),
             Tried::Refused(response) => {
@@ -105,8 +111,13 @@ where
                 if let Some(fault) = upload.fault(limit) {
                     return Err(fault);
                 }
-                shard.fleet.observe(Event::Failed { slot: choice.slot, kind });
-                if matches!(error, RouteError::Deadline { .. }) {
+                let late = matches!(error, RouteError::Deadline { .. });
+                let fair = FAIR.max(Duration::from_micros(choice.predicted.times(4).0));
+                // A client that sends too slowly must not bring a node into disrepute either.
+                if !late || (sent.elapsed() >= fair && !upload.stalls()) {
+                    shard.fleet.observe(Event::Failed { slot: choice.slot, kind });
+                }
+                if late {
                     return Err(error);
                 }
                 Metric::RouterRetries.counter(&[kind.as_str()]).increment(1);
@@ -165,7 +176,8 @@ async fn attempt(
     let body = match read {
         Download::Whole(bytes) => full(bytes),
         Download::Partial(prefix, rest) => {
-            let pacing = Pacing { until: outgoing.until, lease };
+            let in_flight = InFlight::enter(shard);
+            let pacing = Pacing { until: outgoing.until, lease, in_flight };
             midspan_net::body::boxed(Rest::new(prefix, rest, pacing))
         }
     };

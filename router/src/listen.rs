@@ -56,11 +56,12 @@ async fn route(
     forward::forward(shard, &admitted, model, infer, decided, &head, body).await
 }
 
-/// Counts a request while its handler lives, also when the client goes away.
-struct InFlight(metrics::Gauge);
+/// Counts a request while its handler, or the rest of its answer, lives; also when the client goes
+/// away.
+pub(crate) struct InFlight(metrics::Gauge);
 
 impl InFlight {
-    fn enter(shard: &Shard) -> Self {
+    pub(crate) fn enter(shard: &Shard) -> Self {
         shard.meters.in_flight.increment(1);
         Self(shard.meters.in_flight.clone())
     }

@@ -33,7 +33,7 @@ use crate::{
 /// Period of the core's sweep.
 const SWEEP: Duration = Duration::from_millis(250);
 /// Every so many probes the node is asked for its models anyway.
-const REFRESH: u32 = 20;
+const REFRESH: u32 = 4;
 /// Largest document taken from a node.
 const MAX_INFO: usize = 1 << 20;
 

@@ -69,11 +69,13 @@ pub(crate) enum Upload {
     Once(Option<Body>, Arc<ClientFault>),
 }
 
-/// Whether a streamed body failed by the client's fault, seen by the sender afterwards.
+/// What the client did wrong with a streamed body, seen by the sender afterwards.
 #[derive(Default)]
 pub(crate) struct ClientFault {
     broke: AtomicBool,
     too_large: AtomicBool,
+    /// The node has taken all that the client sent so far, and waits for more.
+    stalls: AtomicBool,
 }
 
 impl Upload {
@@ -136,6 +138,11 @@ impl Upload {
     /// Whether another try is possible.
     pub(crate) fn is_kept(&self) -> bool {
         matches!(self, Self::Whole { .. })
+    }
+
+    /// Whether it is the client that keeps the node waiting.
+    pub(crate) fn stalls(&self) -> bool {
+        matches!(self, Self::Once(_, fault) if fault.stalls.load(Ordering::Relaxed))
     }
 
     /// The client's fault, if a streamed body failed by it.
@@ -203,14 +210,18 @@ where
         let this = &mut *self;
         let frame = match this.prefix.take() {
             Some(prefix) => Frame::data(prefix),
-            None => match ready!(Pin::new(&mut this.rest).poll_frame(cx)) {
-                None => return Poll::Ready(None),
-                Some(Ok(frame)) => frame,
-                Some(Err(error)) => {
-                    this.fault.broke.store(true, Ordering::Relaxed);
-                    return Poll::Ready(Some(Err(BodyError::broken(error))));
+            None => {
+                let polled = Pin::new(&mut this.rest).poll_frame(cx);
+                this.fault.stalls.store(polled.is_pending(), Ordering::Relaxed);
+                match ready!(polled) {
+                    None => return Poll::Ready(None),
+                    Some(Ok(frame)) => frame,
+                    Some(Err(error)) => {
+                        this.fault.broke.store(true, Ordering::Relaxed);
+                        return Poll::Ready(Some(Err(BodyError::broken(error))));
+                    }
                 }
-            },
+            }
         };
         let length = frame.data_ref().map_or(0, Bytes::len);
         if length > this.left {

@@ -10,6 +10,7 @@ use crate::units::{Size, Span};
 /// An example.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[expect(dead_code, reason = "seen through Debug")]
 struct Raw {
     /// How long to wait.
     #[serde(default = "wait")]

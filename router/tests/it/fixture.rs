@@ -1,13 +1,6 @@
 //! A router on a thread of its own, and an app in front of it.
 
-use std::{
-    future::Future,
-    io,
-    net::SocketAddr,
-    path::Path,
-    thread::JoinHandle,
-    time::Duration,
-};
+use std::{io, net::SocketAddr, path::Path, thread::JoinHandle, time::Duration};
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response, StatusCode, header};
@@ -71,9 +64,8 @@ impl Setup {
     pub(crate) async fn start(&self, nodes: &[&Stub]) -> Router {
         let named: Vec<_> = nodes.iter().map(|node| (node.name.as_str(), node.addr)).collect();
         let router = self.start_cold(&named).await;
-        let known = async |status: FleetStatus| {
-            status.nodes.iter().all(|node| !node.models.is_empty())
-        };
+        let known =
+            async |status: FleetStatus| status.nodes.iter().all(|node| !node.models.is_empty());
         eventually("every node is known", async || known(router.fleet().await).await).await;
         router
     }
@@ -89,7 +81,9 @@ impl Setup {
             };
             midspan_router::run(config, stopped, |apps, admin| ready.send((apps, admin)).unwrap())
         });
-        let (apps, admin) = timeout(PATIENCE, addrs).await.unwrap().expect("the router starts");
+        let Ok((apps, admin)) = timeout(PATIENCE, addrs).await.unwrap() else {
+            panic!("the router does not start: {:?}", thread.join())
+        };
         Router {
             apps,
             app: pool(apps, HttpVersion::H1),
@@ -280,21 +274,15 @@ pub(crate) async fn head(
 }
 
 /// Asks again and again, a bounded number of times, until it is so.
-#[track_caller]
-pub(crate) fn eventually<F>(what: &'static str, mut check: F) -> impl Future<Output = ()>
-where
-    F: AsyncFnMut() -> bool,
-{
-    async move {
-        let polling = async {
-            for _ in 0..TRIES {
-                if check().await {
-                    return true;
-                }
-                tokio::task::yield_now().await;
+pub(crate) async fn eventually(what: &str, mut check: impl AsyncFnMut() -> bool) {
+    let polling = async {
+        for _ in 0..TRIES {
+            if check().await {
+                return true;
             }
-            false
-        };
-        assert_eq!(timeout(PATIENCE, polling).await, Ok(true), "{what}");
-    }
+            tokio::task::yield_now().await;
+        }
+        false
+    };
+    assert_eq!(timeout(PATIENCE, polling).await, Ok(true), "{what}");
 }

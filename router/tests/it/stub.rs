@@ -232,9 +232,11 @@ pub(crate) fn stuck(sent: Bytes) -> Body {
     })))
 }
 
-/// An answer that promises `length` bytes.
-pub(crate) fn sized(body: Body, length: usize) -> Response<Body> {
+/// An answer of `body`, which may promise its length.
+pub(crate) fn promising(body: Body, length: Option<usize>) -> Response<Body> {
     let mut response = Response::new(body);
-    response.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from(length));
+    if let Some(length) = length {
+        response.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from(length));
+    }
     response
 }

@@ -93,7 +93,7 @@ fn bad_node_files() -> Vec<(&'static str, Expect)> {
         (
             "node-unknown-key.toml",
             expect![
-                "node-unknown-key.toml:2: worker = worker: unknown field `worker`, expected one of `name`, `role`, `region`, `workers`, `listen`, `limits`, `offload`, `model`, `cloud`"
+                "node-unknown-key.toml:2: worker: unknown field `worker`, expected one of `name`, `role`, `region`, `workers`, `listen`, `limits`, `offload`, `model`, `cloud`"
             ],
         ),
     ]
@@ -131,7 +131,7 @@ fn bad_router_files() -> Vec<(&'static str, Expect)> {
         ),
         (
             "router-syntax.toml",
-            expect![[r#"router-syntax.toml:1: : invalid basic string, expected `"`"#]],
+            expect![[r#"router-syntax.toml:1: invalid basic string, expected `"`"#]],
         ),
         (
             "router-unitless-deadline.toml",
