@@ -8,16 +8,23 @@ macro_rules! out {
 }
 
 mod config;
+#[cfg(feature = "tools")]
 mod fetch;
+#[cfg(feature = "tools")]
 mod infer;
+#[cfg(feature = "tools")]
 mod load;
 mod node;
 mod progress;
+#[cfg(feature = "router")]
 mod router;
 mod runtime;
 mod split;
+#[cfg(feature = "tools")]
 mod status;
+mod stop;
 mod table;
+#[cfg(feature = "tools")]
 mod up;
 
 use std::process::ExitCode;
@@ -42,12 +49,18 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    #[cfg(feature = "tools")]
     Up(up::Args),
+    #[cfg(feature = "router")]
     Router(router::Args),
     Node(node::Args),
+    #[cfg(feature = "tools")]
     Infer(infer::Args),
+    #[cfg(feature = "tools")]
     Status(status::Args),
+    #[cfg(feature = "tools")]
     Explain(status::ExplainArgs),
+    #[cfg(feature = "tools")]
     #[command(subcommand)]
     Load(load::Command),
     #[command(subcommand)]
@@ -69,12 +82,18 @@ fn print_line(line: std::fmt::Arguments<'_>) {
 
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
+        #[cfg(feature = "tools")]
         Command::Up(args) => up::run(args),
+        #[cfg(feature = "router")]
         Command::Router(args) => router::run(&args),
         Command::Node(args) => node::run(&args),
+        #[cfg(feature = "tools")]
         Command::Infer(args) => infer::run(&args),
+        #[cfg(feature = "tools")]
         Command::Status(args) => status::run(&args),
+        #[cfg(feature = "tools")]
         Command::Explain(args) => status::explain(&args),
+        #[cfg(feature = "tools")]
         Command::Load(command) => load::run(command),
         Command::Split(command) => split::run(command),
         Command::Config(command) => config::run(command),

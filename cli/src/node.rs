@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Parser;
 use midspan_net::{config, telemetry};
 
-use crate::router::{Stop, stopped};
+use crate::stop::{Stop, stopped};
 
 /// Run one node, edge or cloud.
 ///

@@ -20,6 +20,7 @@ pub(crate) fn render(head: &[&str], rows: &[Vec<String>]) -> String {
 }
 
 /// Microseconds for people.
+#[cfg(feature = "tools")]
 pub(crate) fn micros(value: u64) -> String {
     match value {
         0..1_000 => format!("{value} us"),
@@ -36,6 +37,7 @@ mod tests {
     fn columns_are_as_wide_as_their_widest_cell() {
         let rows = [vec!["edge-a".into(), "1".into()], vec!["b".into(), "22".into()]];
         assert_eq!(render(&["NODE", "RIF"], &rows), "NODE    RIF\nedge-a  1\nb       22");
+        #[cfg(feature = "tools")]
         assert_eq!((micros(12), micros(1_500)), ("12 us".into(), "1.5 ms".into()));
     }
 }

@@ -89,10 +89,10 @@ pub(crate) async fn infer(
             return way.finish_local(model, stage, outputs);
         }
         way.pass_exit(model, stage, index, &outputs, terms.mode)?;
-        let crossing = way.crossing(stage, &outputs)?;
         if way.hard.is_empty() {
             return way.finish(model);
         }
+        let crossing = way.crossing(stage, &outputs)?;
         if index + 1 == model.stages.len() {
             return way.finish_away(node, model, stage, crossing, terms).await;
         }

@@ -99,6 +99,9 @@ impl Model {
         if has_exits && manifest.outputs.len() != 1 {
             return Err("a model with early exits must have one output".into());
         }
+        if has_exits && manifest.stages.last().is_none_or(|stage| stage.exit.is_none()) {
+            return Err("a model with early exits must name its last exit too".into());
+        }
         let stages = (0..held)
             .map(|index| Stage::from_bundle(bundle, index, workers).map(Arc::new))
             .collect::<Result<_, String>>()?;

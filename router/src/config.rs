@@ -96,9 +96,9 @@ pub struct RawLimits {
     pub replay_body: Size,
     /// Memory for kept request bodies in all; beyond it requests are streamed and not retried.
     pub replay_total: Size,
-    /// Retries as a share of requests, percent, over ten seconds.
+    /// Retries as a share of a thread's requests, percent, over ten seconds.
     pub retry_percent: u8,
-    /// Retries per second that are always allowed.
+    /// Retries per second that each thread is allowed whatever its share.
     pub retry_min_per_second: u32,
     /// Decision records kept per thread for `midspan explain`.
     pub decisions: usize,
