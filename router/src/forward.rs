@@ -88,23 +88,27 @@ where
     let mut refused = None;
     let mut lost = None;
     let mut tried = Vec::new();
+    let mut again: Option<&'static str> = None;
     for (choice, cap) in bookings(&decided.choices) {
         // Never the same node twice, in whichever of the two rounds.
         if tried.contains(&choice.slot) {
             continue;
         }
         let Ok(lease) = book(&shard.fleet.cells, choice.slot, cap) else { continue };
-        tried.push(choice.slot);
-        if tried.len() > 1 && !shard.retries.withdraw() {
-            tracing::warn!("retry budget is used up");
-            break;
-        }
         let Some(body) = upload.next() else { break };
+        if let Some(reason) = again {
+            if !shard.retries.withdraw() {
+                tracing::warn!("retry budget is used up");
+                break;
+            }
+            Metric::RouterRetries.counter(&[reason]).increment(1);
+        }
+        tried.push(choice.slot);
         let sent = Instant::now();
         match attempt(shard, &outgoing, choice, lease, body).await {
             Tried::Answered(response) => return Ok(Forwarded { response, attempts: tried.len() }),
             Tried::Refused(response) => {
-                Metric::RouterRetries.counter(&["refused"]).increment(1);
+                again = Some("refused");
                 refused = Some(response);
             }
             Tried::Lost(error, kind) => {
@@ -120,12 +124,9 @@ where
                 if late {
                     return Err(error);
                 }
-                Metric::RouterRetries.counter(&[kind.as_str()]).increment(1);
+                again = Some(kind.as_str());
                 lost = Some(error);
             }
-        }
-        if !upload.is_kept() {
-            break;
         }
     }
     match (refused, lost) {

@@ -104,9 +104,7 @@ impl<'f> Prober<'f> {
     }
 
     async fn once(&mut self) {
-        let sent = Instant::now();
-        let answer = self.get("/v2/health/ready").await;
-        let rtt = sent.elapsed();
+        let (answer, rtt) = self.ask().await;
         let Some(slot) = self.fleet.slot(self.index) else { return };
         let outcome = answer.and_then(|response| {
             let load = header(&response, &headers::LOAD).and_then(LoadReport::decode);
@@ -138,6 +136,20 @@ impl<'f> Prober<'f> {
                 self.until_refresh = 0;
             }
         }
+    }
+
+    /// One timed exchange. Towards a node that was not up a first one opens the connection, whose
+    /// handshake is no part of the round trip.
+    async fn ask(&self) -> (Result<Response<Body>, String>, Duration) {
+        const READY: &str = "/v2/health/ready";
+        if self.was_up != Some(true)
+            && let Err(problem) = self.get(READY).await
+        {
+            return (Err(problem), Duration::ZERO);
+        }
+        let sent = Instant::now();
+        let answer = self.get(READY).await;
+        (answer, sent.elapsed())
     }
 
     /// Says once that a node came or went.

@@ -135,7 +135,7 @@ impl Upload {
         }
     }
 
-    /// Whether another try is possible.
+    #[cfg(test)]
     pub(crate) fn is_kept(&self) -> bool {
         matches!(self, Self::Whole { .. })
     }

@@ -23,13 +23,17 @@ async fn breaks(nodes: HttpVersion, app: HttpVersion, promised: Option<usize>) {
     });
     let response = head(&pool(router.apps, app), infer(&session, "{}")).await;
     let what = format!("nodes {nodes:?}, app {app:?}, promised {promised:?}");
-    // A loss that is known before the head was written leaves nothing to read.
+    assert_eq!(a.asked(), 1, "{what}");
+    let retried = b.asked() == 1;
+    // A loss that is known before the head was written leaves nothing to read, or is retried when
+    // it overtook the first bytes, as a reset on h2 may.
     if let Ok(response) = response {
         assert_eq!(response.status(), 200, "{what}");
         let read = tokio::time::timeout(PATIENCE, collect(response.into_body(), 1 << 20)).await;
-        assert!(read.expect("no hang").is_err(), "{what}: a broken answer looked complete");
+        let read = read.expect("no hang").map_err(|error| error.to_string());
+        let fine = if retried { read == Ok("b".into()) } else { read.is_err() };
+        assert!(fine, "{what}, retried {retried}: a broken answer looked complete: {read:?}");
     }
-    assert_eq!((a.asked(), b.asked()), (1, 0), "{what}");
     router.idle().await;
 }
 
