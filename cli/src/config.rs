@@ -25,6 +25,9 @@ pub(crate) enum Command {
         files: Vec<PathBuf>,
     },
     /// Print the JSON schema of a kind of file.
+    ///
+    /// Example:  midspan config schema node > node.schema.json
+    #[command(verbatim_doc_comment)]
     Schema {
         /// Which kind.
         kind: Kind,
@@ -57,7 +60,17 @@ impl Kind {
 
 pub(crate) fn run(command: Command) -> anyhow::Result<()> {
     match command {
-        Command::Check { files } => files.iter().try_for_each(|file| check(file)),
+        Command::Check { files } => {
+            // Every file is looked at; all but the last problem are said on the way.
+            let problems = files.iter().filter_map(|file| check(file).err());
+            match problems.reduce(|first, next| {
+                crate::say(format_args!("{}", crate::describe(&first)));
+                next
+            }) {
+                Some(problem) => Err(problem),
+                None => Ok(()),
+            }
+        }
         Command::Schema { kind } => {
             out!("{}", serde_json::to_string_pretty(&kind.schema())?);
             Ok(())

@@ -12,7 +12,7 @@ use clap::Parser;
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri, header};
 use midspan_net::{
     body::{collect, full},
-    transport::{PoolOptions, Pooled, Transport},
+    transport::{PoolOptions, Pooled, Transport, TransportError},
 };
 use midspan_protocol::{Datatype, InferRequest, InferResponse, Parameter, Tensor, headers, timing};
 use midspan_split::{Bundle, exit::classify};
@@ -118,8 +118,11 @@ async fn send(args: &Args, bundle: &Bundle, tensor: Tensor) -> anyhow::Result<An
     let pool = Pooled::new(authority, PoolOptions::default());
     let started = Instant::now();
     let exchange = async {
-        let response = pool.send(request).await.with_context(|| {
-            format!("is Midspan running at {}? `midspan up` starts it", args.endpoint)
+        let response = pool.send(request).await.map_err(|error| match error {
+            TransportError::Connect { .. } => {
+                anyhow::Error::new(error).context(fetch::not_running(&args.endpoint))
+            }
+            broken => broken.into(),
         })?;
         let (head, body) = response.into_parts();
         let body = collect(body, 64 << 20).await?;

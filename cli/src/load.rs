@@ -1,6 +1,6 @@
 //! `midspan load`: drive a running system.
 
-use std::{fs, num::NonZeroUsize, path::PathBuf, sync::Arc, time::Duration};
+use std::{fs, path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::{Context, bail, ensure};
 use clap::{Parser, Subcommand, ValueEnum};
@@ -39,8 +39,8 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = 1000)]
     requests: usize,
     /// Requests in flight: exactly in a closed loop, at most in an open one.
-    #[arg(long, default_value = "8")]
-    concurrency: NonZeroUsize,
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..))]
+    concurrency: u64,
     /// Open loop: so many requests per second, latency counted from the intended send time.
     #[arg(long, value_name = "PER_SECOND")]
     rate: Option<f64>,
@@ -63,7 +63,7 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Patience with one request, milliseconds.
-    #[arg(long, default_value_t = 10_000)]
+    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..))]
     timeout_ms: u64,
     /// Stop at the first error.
     #[arg(long)]
@@ -101,8 +101,8 @@ pub(crate) fn run(command: Command) -> anyhow::Result<()> {
 }
 
 async fn live(args: &Args, model: String, workload: Arc<Workload>) -> anyhow::Result<()> {
-    let mut options = LiveOptions::new(args.endpoint.clone(), model);
-    options.concurrency = args.concurrency;
+    let mut options = LiveOptions::new(fetch::join(&args.endpoint, "/")?, model);
+    options.concurrency = usize::try_from(args.concurrency)?.try_into()?;
     options.timeout = Duration::from_millis(args.timeout_ms);
     options.protocol = match args.protocol {
         Http::H1 => Protocol::H1,

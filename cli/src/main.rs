@@ -73,14 +73,39 @@ enum Command {
 
 fn print_line(line: std::fmt::Arguments<'_>) {
     use std::io::{ErrorKind, Write};
-    if let Err(error) = writeln!(std::io::stdout().lock(), "{line}")
-        && error.kind() == ErrorKind::BrokenPipe
-    {
-        std::process::exit(0);
+    match writeln!(std::io::stdout().lock(), "{line}") {
+        Ok(()) => {}
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => std::process::exit(0),
+        Err(error) => {
+            say(format_args!("standard output cannot be written: {error}"));
+            std::process::exit(1);
+        }
     }
 }
 
+/// One line on standard error; a reader that is gone must not end the program.
+fn say(line: std::fmt::Arguments<'_>) {
+    use std::io::Write;
+    let _nobody_reads = writeln!(std::io::stderr().lock(), "midspan: {line}");
+}
+
+/// The error and its causes; a cause that the text before it already tells is not told twice.
+fn describe(error: &anyhow::Error) -> String {
+    error.chain().fold(String::new(), |mut text, cause| {
+        let cause = cause.to_string();
+        if !text.contains(&cause) {
+            if !text.is_empty() {
+                text.push_str(": ");
+            }
+            text.push_str(&cause);
+        }
+        text
+    })
+}
+
 fn main() -> ExitCode {
+    // Before any thread: it writes the environment.
+    midspan_runtime::library::forbid_telemetry();
     let outcome = match Cli::parse().command {
         #[cfg(feature = "tools")]
         Command::Up(args) => up::run(args),
@@ -102,7 +127,7 @@ fn main() -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("midspan: {error:#}");
+            say(format_args!("{}", describe(&error)));
             let bad_config = error.downcast_ref::<ConfigError>().is_some();
             if bad_config { ExitCode::from(BAD_CONFIG) } else { ExitCode::FAILURE }
         }

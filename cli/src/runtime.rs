@@ -12,8 +12,14 @@ use crate::progress;
 #[derive(Subcommand)]
 pub(crate) enum Command {
     /// Fetch the library from PyPI with pip into the user's cache, checked by hash.
+    ///
+    /// Example:  midspan runtime install
+    #[command(verbatim_doc_comment)]
     Install,
     /// Say which library would be used, and what it is.
+    ///
+    /// Example:  midspan runtime show
+    #[command(verbatim_doc_comment)]
     Show,
 }
 
@@ -36,7 +42,8 @@ pub(crate) fn ensure() -> anyhow::Result<PathBuf> {
     match library::find() {
         Ok(path) => Ok(path),
         Err(LibraryError::NotFound { .. }) => {
-            eprintln!("ONNX Runtime {} is not on this machine yet; fetching it", library::VERSION);
+            let version = library::VERSION;
+            crate::say(format_args!("ONNX Runtime {version} is not on this machine; fetching it"));
             installed()
         }
         Err(error) => Err(error.into()),

@@ -76,7 +76,10 @@ fn render(status: &FleetStatus) -> String {
         ]);
         for cloud in &node.clouds {
             let name = if cloud.name.is_empty() { cloud.url.clone() } else { cloud.name.clone() };
-            let seen = Some(cloud.rtt_us).filter(|rtt| *rtt > 0);
+            // What a dead edge last said of its cloud is no news.
+            let stale = node.health == "dead";
+            let health = if stale { "unknown".to_owned() } else { cloud.health.clone() };
+            let seen = Some(cloud.rtt_us).filter(|rtt| *rtt > 0 && !stale);
             let via = format!("via {}", node.name);
             clouds.push((
                 name.clone(),
@@ -84,7 +87,7 @@ fn render(status: &FleetStatus) -> String {
                     name,
                     "cloud".into(),
                     cloud.region.clone(),
-                    cloud.health.clone(),
+                    health,
                     rtt(seen),
                     dash(),
                     dash(),

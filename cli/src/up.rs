@@ -78,7 +78,7 @@ async fn up(args: Args) -> anyhow::Result<()> {
     links_port.into_iter().try_for_each(|port| admin::serve(port, &tasks, routes.clone()))?;
     announce(&args, &layout, link.as_deref());
     let failed = supervise(&supervisors, stop).await;
-    eprintln!("\nmidspan: draining");
+    crate::say(format_args!("draining"));
     // Apps first, then those that the apps' requests still need.
     for supervisor in supervisors.into_iter().rev() {
         supervisor.stop().await;

@@ -20,6 +20,9 @@ pub enum NodeError {
     /// The request's policy does not allow the data here.
     #[error("the request must not be processed in region '{0}'")]
     Region(String),
+    /// The body is compressed, which is not supported.
+    #[error("content-encoding '{0}' is not supported; send the body as it is")]
+    Encoding(String),
     /// The body does not follow the protocol.
     #[error(transparent)]
     Protocol(#[from] ProtocolError),
@@ -74,6 +77,7 @@ impl NodeError {
             Self::UnknownModel(_) => (StatusCode::NOT_FOUND, "unknown_model"),
             Self::BadRequest(_) => (StatusCode::BAD_REQUEST, "bad_request"),
             Self::Region(_) => (StatusCode::FORBIDDEN, "region"),
+            Self::Encoding(_) => (StatusCode::UNSUPPORTED_MEDIA_TYPE, "encoding"),
             Self::Protocol(_) => (StatusCode::BAD_REQUEST, "protocol"),
             Self::TooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, "too_large"),
             Self::ClientBody(_) => (StatusCode::BAD_REQUEST, "client_body"),

@@ -61,6 +61,10 @@ async fn route(
     let _in_flight = node.load.enter(router);
     let (head, body) = request.into_parts();
     let terms = terms(&head.headers, &name, &node.config, peer, started)?;
+    let encoding = head.headers.get(http::header::CONTENT_ENCODING);
+    if let Some(encoding) = encoding.filter(|value| *value != "identity") {
+        return Err(NodeError::Encoding(format!("{encoding:?}").trim_matches('"').to_owned()));
+    }
     let body = read(body, &node.config.limits, terms.until).await?;
     let response = match verb {
         Verb::Offload => offloaded(node, &name, &head.headers, &body, &terms).await,

@@ -53,6 +53,13 @@ impl Tasks {
         self.draining.cancel();
     }
 
+    /// Announces the drain when it is dropped: whatever ends a thread that others rely on, a panic
+    /// too, ends them all in order.
+    #[must_use]
+    pub fn drain_on_drop(&self) -> tokio_util::sync::DropGuard {
+        self.draining.clone().drop_guard()
+    }
+
     /// Announces the drain and waits for every task, at most for `grace`; what is left then is
     /// dropped. Returns whether all ended by themselves.
     pub async fn drain(&self, grace: Duration) -> bool {

@@ -1,6 +1,7 @@
 //! Metrics and logs. Every metric is a member of one enum, so that the list in docs/METRICS.md is
 //! complete and label values stay bounded: a label is a `&'static str` or a configured name.
 
+use std::io::IsTerminal as _;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use metrics::{Counter, Gauge, Histogram, Label};
@@ -169,7 +170,10 @@ pub fn init_logs(json: bool) {
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
-        .with_target(false);
+        .with_target(false)
+        .with_ansi(std::io::stderr().is_terminal())
+        // The fallback of a failed write is a print to the same place, which would panic.
+        .log_internal_errors(false);
     // A second call, as tests make, keeps the first subscriber.
     let _already = if json { builder.json().try_init() } else { builder.try_init() };
 }

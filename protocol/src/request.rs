@@ -35,6 +35,7 @@ pub struct RequestedOutput {
 }
 
 #[derive(Deserialize)]
+#[serde(expecting = "an object with inputs")]
 struct WireRequest<'a> {
     #[serde(default)]
     id: Option<String>,
@@ -47,6 +48,7 @@ struct WireRequest<'a> {
 }
 
 #[derive(Deserialize)]
+#[serde(expecting = "an input object")]
 struct WireInput<'a> {
     name: String,
     shape: Vec<u64>,

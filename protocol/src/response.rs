@@ -91,6 +91,7 @@ impl OutputForm {
 }
 
 #[derive(Deserialize)]
+#[serde(expecting = "an object with outputs")]
 struct WireResponse<'a> {
     model_name: String,
     #[serde(default)]
@@ -104,6 +105,7 @@ struct WireResponse<'a> {
 }
 
 #[derive(Deserialize)]
+#[serde(expecting = "an output object")]
 struct WireOutput<'a> {
     name: String,
     shape: Vec<u64>,

@@ -24,6 +24,16 @@ pub(crate) struct Decided {
     pub(crate) id: DecisionId,
 }
 
+impl Decided {
+    /// Why the list is empty, for the app's developer.
+    pub(crate) fn why_nowhere(&self) -> &'static str {
+        match self.outcome {
+            Outcome::Nobody => "every node that serves it is down or draining",
+            _ => "every node that serves it is full, or too far away for the deadline",
+        }
+    }
+}
+
 /// Decides for a model request whose body has `length` bytes (0 when unknown).
 pub(crate) fn decide(
     shard: &Shard,
@@ -33,7 +43,9 @@ pub(crate) fn decide(
     length: u64,
 ) -> Result<Decided, RouteError> {
     let fleet = &shard.fleet;
-    let id = fleet.model(model).ok_or_else(|| RouteError::UnknownModel(model.to_string()))?;
+    let id = fleet.model(model).ok_or_else(|| {
+        if fleet.is_cold() { RouteError::Cold } else { RouteError::UnknownModel(model.to_string()) }
+    })?;
     let left = admitted.until.saturating_duration_since(Instant::now());
     let mut request = Request::new(id);
     request.key = Some(affinity(admitted, model, client));

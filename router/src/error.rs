@@ -24,6 +24,9 @@ pub enum RouteError {
     /// No node serves the model.
     #[error("Request for unknown model: '{0}' is not found")]
     UnknownModel(String),
+    /// The router has just started and has not heard of every node.
+    #[error("this router has just started and does not know all its nodes yet")]
+    Cold,
     /// A header or path that cannot be used.
     #[error("{0}")]
     BadRequest(String),
@@ -47,7 +50,7 @@ pub enum RouteError {
     NoNode {
         /// The model.
         model: String,
-        /// The decision's outcome.
+        /// Why, in words.
         state: &'static str,
     },
     /// The node was lost, and no retry was possible.
@@ -71,6 +74,7 @@ impl RouteError {
             }
             Self::Route(RouteFault::Name(_)) => (StatusCode::BAD_REQUEST, "bad_request", Client),
             Self::UnknownModel(_) => (StatusCode::NOT_FOUND, "unknown_model", Client),
+            Self::Cold => (StatusCode::SERVICE_UNAVAILABLE, "cold", Router),
             Self::BadRequest(_) => (StatusCode::BAD_REQUEST, "bad_request", Client),
             Self::TooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, "too_large", Client),
             Self::ClientBody(_) => (StatusCode::BAD_REQUEST, "client_body", Client),

@@ -4,7 +4,7 @@
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, PoisonError},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use arc_swap::ArcSwap;
@@ -131,6 +131,15 @@ impl Fleet {
                 "health changed"
             );
         }
+    }
+
+    /// Whether a model that is not known may still turn up: some node has not been heard of, and
+    /// the router has only just started.
+    #[must_use]
+    pub fn is_cold(&self) -> bool {
+        const START: Duration = Duration::from_secs(5);
+        let infos = self.infos.lock().unwrap_or_else(PoisonError::into_inner);
+        infos.iter().any(Option::is_none) && self.started.elapsed() < START
     }
 
     /// What a node last said of itself.

@@ -132,7 +132,9 @@ where
     match (refused, lost) {
         (Some(response), _) => Ok(Forwarded { response, attempts: tried.len() }),
         (None, Some(error)) => Err(error),
-        (None, None) => Err(RouteError::NoNode { model: model.to_string(), state: "all_over_cap" }),
+        (None, None) => {
+            Err(RouteError::NoNode { model: model.to_string(), state: "every node is full" })
+        }
     }
 }
 

@@ -70,6 +70,8 @@ where
         let control = (index == 0).then(|| take(&control)).flatten();
         let listener = (index > 0).then(|| apps.lock().ok()?.pop()).flatten();
         async move {
+            // A router without its probes or with a deaf port is worse than none.
+            let _all_end = tasks.drain_on_drop();
             if let Some((admin, stop, ready)) = control {
                 let routes = admin::routes(Arc::clone(&fleet), Arc::clone(&config), records);
                 admin.into_iter().try_for_each(|port| serve_admin(port, &tasks, routes.clone()))?;

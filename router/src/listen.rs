@@ -50,7 +50,7 @@ async fn route(
     let decided = decide::decide(shard, &admitted, model, place, length)?;
     let decided = decision.insert(decided);
     if decided.choices.is_empty() {
-        let (model, state) = (model.to_string(), decided.outcome.as_str());
+        let (model, state) = (model.to_string(), decided.why_nowhere());
         return Err(RouteError::NoNode { model, state });
     }
     forward::forward(shard, &admitted, model, infer, decided, &head, body).await

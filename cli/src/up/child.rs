@@ -113,7 +113,7 @@ async fn keep_alive(
         if short_lives >= MAX_SHORT_LIVES {
             return Some(format!("ended {short_lives} times right after its start ({status})"));
         }
-        eprintln!("midspan: {name} ended ({status}); starting it again");
+        crate::say(format_args!("{name} ended ({status}); starting it again"));
         running = match spawn(command, name, path).await {
             Ok(running) => running,
             Err(error) => return Some(format!("{error:#}")),

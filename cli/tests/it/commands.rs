@@ -87,3 +87,55 @@ fn a_bundle_is_remade_byte_for_byte() {
         |folder: &std::path::Path| fs::read(folder.join("manifest.json")).expect("a manifest");
     assert_eq!(manifest(&out), manifest(&root().join("models/fashion")));
 }
+
+#[test]
+fn onnx_runtime_reports_nothing_to_its_makers() {
+    let library = midspan_runtime::test_support::library();
+    let folder = tempfile::tempdir().expect("a folder");
+    let config = folder.path().join("node.toml");
+    let text =
+        "name = \"n\"\n[listen]\naddress = \"127.0.0.1:0\"\n[[model]]\nbundle = \"embedded\"\n";
+    fs::write(&config, text).expect("a file");
+    let output = midspan()
+        .args(["node", "--until-stdin-closes", "-c"])
+        .arg(&config)
+        .env("ORT_DYLIB_PATH", library)
+        .env("XDG_CACHE_HOME", folder.path())
+        .env("HOME", folder.path())
+        .env_remove("ORT_DISABLE_TELEMETRY")
+        .stdin(std::process::Stdio::null())
+        .output()
+        .expect("it runs");
+    assert!(output.status.success(), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stdout).contains("listening on"), "{output:?}");
+    let left: Vec<_> = fs::read_dir(folder.path()).expect("the folder").flatten().collect();
+    assert_eq!(left.len(), 1, "it keeps a device id and events in the cache: {left:?}");
+}
+
+#[test]
+fn a_router_whose_reader_is_gone_still_stops() {
+    use std::io::{BufRead, BufReader};
+    let folder = tempfile::tempdir().expect("a folder");
+    let config = folder.path().join("router.toml");
+    // A node that nobody is: the router has something to log about.
+    let text = "[listen]\napps = \"127.0.0.1:0\"\nadmin = \"127.0.0.1:0\"\n[probe]\ninterval = \"20ms\"\n\
+                [[node]]\nname = \"gone\"\naddress = \"127.0.0.1:1\"\n";
+    fs::write(&config, text).expect("a file");
+    let mut child = midspan()
+        .env("MIDSPAN_LOG", "trace")
+        .args(["router", "--until-stdin-closes", "-c"])
+        .arg(&config)
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let mut line = String::new();
+    let mut stdout = BufReader::new(child.stdout.take().expect("piped"));
+    stdout.read_line(&mut line).expect("a line");
+    // Both readers go; what is logged from now on goes nowhere.
+    drop((stdout, child.stderr.take()));
+    drop(child.stdin.take());
+    let status = child.wait().expect("it ends");
+    assert_eq!(status.code(), Some(0), "{status:?}");
+}

@@ -4,7 +4,7 @@
 #![allow(unsafe_code, reason = "opening a shared library and reading its function table")]
 
 use std::env;
-use std::ffi::OsString;
+use std::ffi::{OsString, c_int};
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -184,7 +184,8 @@ pub fn open(path: &Path) -> Result<(), LibraryError> {
         };
     }
     check_file(path)?;
-    let api = load(path)?;
+    forbid_telemetry();
+    let api = without_leak(load(path)?);
     ort::set_api(api);
     let environment =
         ort::init().with_name("midspan").with_telemetry(false).build().map_err(|error| {
@@ -192,6 +193,58 @@ pub fn open(path: &Path) -> Result<(), LibraryError> {
         })?;
     OPENED.get_or_init(|| Opened { path: path.to_owned(), environment });
     Ok(())
+}
+
+/// Keeps ONNX Runtime from reporting to its makers. The wheel's library sends events over the
+/// network and keeps a device id in the user's cache unless this variable is set before it is
+/// opened; the option of its API alone does not stop that. Call it first thing in `main`; [`open`]
+/// calls it too.
+pub fn forbid_telemetry() {
+    const VARIABLE: &str = "ORT_DISABLE_TELEMETRY";
+    if env::var_os(VARIABLE).is_some_and(|value| value == "1") {
+        return;
+    }
+    // SAFETY: writing the environment races only with code that reads it without the standard
+    // library's lock, that is C code in another thread. The program calls this before it starts
+    // any; a test that does not has no such code running while it opens the library.
+    unsafe { env::set_var(VARIABLE, "1") };
+}
+
+type GetTypeInfo = unsafe extern "system" fn(
+    *const ort::sys::OrtValue,
+    *mut *mut ort::sys::OrtTypeInfo,
+) -> ort::sys::OrtStatusPtr;
+type IsTensor =
+    unsafe extern "system" fn(*const ort::sys::OrtValue, *mut c_int) -> ort::sys::OrtStatusPtr;
+
+static ORIGINAL: OnceLock<(GetTypeInfo, IsTensor)> = OnceLock::new();
+
+/// `ort` 2.0.0-rc.14 asks for the type info of every output, looks at it only when the value is no
+/// tensor, and releases it only then: about 320 bytes are lost for each output of each run. The
+/// table that it is given therefore answers for tensors with an address that nobody looks at.
+/// A test counts what runs cost; drop this when `ort` is updated.
+fn without_leak(mut api: ort::sys::OrtApi) -> ort::sys::OrtApi {
+    ORIGINAL.get_or_init(|| (api.GetTypeInfo, api.IsTensor));
+    api.GetTypeInfo = type_info_of_others;
+    api
+}
+
+unsafe extern "system" fn type_info_of_others(
+    value: *const ort::sys::OrtValue,
+    out: *mut *mut ort::sys::OrtTypeInfo,
+) -> ort::sys::OrtStatusPtr {
+    let Some((original, is_tensor)) = ORIGINAL.get() else { return Default::default() };
+    let mut tensor: c_int = 0;
+    // SAFETY: `value` is a value of the open library, as for the function this stands in for.
+    let status = unsafe { is_tensor(value, &mut tensor) };
+    if status.0.is_null() && tensor != 0 {
+        // SAFETY: `out` may be written, as for the function this stands in for. The address is
+        // never read: `ort` drops it without a look when the value is a tensor.
+        unsafe { *out = std::ptr::NonNull::dangling().as_ptr() };
+        return status;
+    }
+    // SAFETY: the arguments are handed on as they came.
+    unsafe { original(value, out) }
 }
 
 /// The file in use, once one is open.

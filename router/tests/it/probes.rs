@@ -18,7 +18,8 @@ async fn a_node_that_starts_later_is_found() {
     let ready = async || router.send(request(Method::GET, "/v2/health/ready", empty())).await;
     eventually("it counts as dead", async || router.node("late").await.health == "dead").await;
     ready().await.error_or_health();
-    router.infer("s").await.error(404);
+    let cold = router.infer("s").await.error(503);
+    assert!(cold.contains("just started"), "{cold}");
     let late = Stub::on("late", listener);
     eventually("it is found", async || router.infer("s").await.status == 200).await;
     assert_eq!(router.infer("s").await.body, "late");
