@@ -9,7 +9,7 @@ use std::{net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
 
 use anyhow::{Context, ensure};
 use clap::Parser;
-use midspan_load::emulator::{BitsPerSecond, Link, LinkSpec};
+use midspan_load::emulator::{BitsPerSecond, Link, LinkSpec, Outage};
 use midspan_net::{Tasks, admin, listen::bind, tasks::stop_signal, telemetry};
 
 use self::{child::Supervisor, fleet::Layout};
@@ -79,9 +79,18 @@ async fn up(args: Args) -> anyhow::Result<()> {
     announce(&args, &layout, link.as_deref());
     let failed = supervise(&supervisors, stop).await;
     crate::say(format_args!("draining"));
-    // Apps first, then those that the apps' requests still need.
-    for supervisor in supervisors.into_iter().rev() {
+    // Apps first, then those that the apps' requests still need; the cloud is last.
+    let mut supervisors = supervisors.into_iter();
+    let cloud = supervisors.next();
+    for supervisor in supervisors.rev() {
         supervisor.stop().await;
+    }
+    // A cut link would keep the edges' connections open at the cloud, which waits for their end.
+    if let Some(link) = &link {
+        link.set_outage(Outage::Refuse);
+    }
+    if let Some(cloud) = cloud {
+        cloud.stop().await;
     }
     tasks.drain(Duration::from_secs(2)).await;
     failed

@@ -17,6 +17,7 @@ fn ports() -> [String; 3] {
 fn up(ports: &[String; 3], more: &[&str]) -> Child {
     let [port, admin, links] = ports;
     midspan()
+        .env("MIDSPAN_LOG", "warn")
         .current_dir(root())
         .args(["up", "--port", port, "--admin-port", admin, "--links-port", links])
         .args(more)
@@ -81,11 +82,19 @@ fn it_starts_serves_and_drains_on_ctrl_c() {
     let why = run(&["explain", "last", "--admin", &admin]);
     assert!(why.contains("choice 1"), "{why}");
 
+    // A cut link must not hold the end up.
+    let cut = format!("http://127.0.0.1:{}/links/uplink/cut", ports[2]).parse().expect("a URL");
+    let patience = std::time::Duration::from_secs(10);
+    let cutting =
+        midspan_net::client::fetch(http::Method::POST, &cut, bytes::Bytes::new(), patience);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.expect("a runtime").block_on(cutting).expect("the link is cut");
     interrupt(&child);
     let mut rest = String::new();
     child.stderr.take().expect("piped").read_to_string(&mut rest).expect("text");
     let status = child.wait().expect("it ends");
     assert_eq!(status.code(), Some(0), "{rest}");
+    assert!(!rest.contains("grace period"), "a process had to be waited out: {rest}");
 }
 
 #[test]
