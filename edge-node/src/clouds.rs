@@ -85,7 +85,7 @@ impl Clouds {
     }
 
     fn now(&self) -> Timestamp {
-        Timestamp(micros(self.started.elapsed()).0)
+        Timestamp(Micros::from(self.started.elapsed()).0)
     }
 
     /// Takes note of what happened at a cloud.
@@ -112,7 +112,7 @@ impl Clouds {
             return Err("no_cloud");
         }
         let mut request = midspan_router_core::Request::new(ANY_MODEL);
-        request.deadline = Some(micros(left));
+        request.deadline = Some(Micros::from(left));
         request.payload = PayloadClass::of_len(bytes as u64);
         request.allowed = self.allowed(terms);
         if request.allowed.is_empty() {
@@ -234,8 +234,8 @@ async fn probe(node: &Node, index: usize) -> Result<(), String> {
             }
             clouds.observe(Event::ProbeOk {
                 slot: cloud.slot,
-                rtt: micros(rtt),
-                server_time: micros(spent.filter(|spent| *spent < rtt).unwrap_or_default()),
+                rtt: Micros::from(rtt),
+                server_time: Micros::from(spent.filter(|spent| *spent < rtt).unwrap_or_default()),
                 report: text(headers::LOAD).and_then(LoadReport::decode).map(report),
             });
             Ok(())
@@ -254,9 +254,4 @@ fn report(report: LoadReport) -> Report {
         share: Rif(report.share),
         draining: report.draining,
     }
-}
-
-/// A span as the core counts it.
-pub(crate) fn micros(span: Duration) -> Micros {
-    Micros(u64::try_from(span.as_micros()).unwrap_or(u64::MAX))
 }

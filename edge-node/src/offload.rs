@@ -12,14 +12,13 @@ use midspan_net::{
     transport::{Transport, TransportError},
 };
 use midspan_protocol::{Context, InferResponse, headers};
-use midspan_router_core::{Choice, Event, FailureKind, Slot, book, bookings};
+use midspan_router_core::{Choice, Event, FailureKind, Micros, Slot, book, bookings};
 use midspan_split::codec::encode;
 use tokio::time::timeout_at;
 
 use crate::{
     Node,
     batch::Blob,
-    clouds::micros,
     infer::Terms,
     model::{Model, Stage, StageCut},
 };
@@ -143,7 +142,7 @@ async fn attempt(
 }
 
 fn answered(node: &Node, slot: Slot, latency: Duration) {
-    let latency = micros(latency);
+    let latency = Micros::from(latency);
     node.clouds.observe(Event::Answered { slot, latency, server_time: None, report: None });
 }
 

@@ -3,7 +3,7 @@
 
 use axum::{
     Router,
-    extract::{Path, Request},
+    extract::Request,
     http::{StatusCode, Uri},
     response::{IntoResponse, Response},
     routing::get,
@@ -55,6 +55,3 @@ pub fn serve(
         }
     })
 }
-
-/// A path parameter, for handlers in other crates.
-pub type PathParam = Path<String>;

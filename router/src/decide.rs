@@ -1,10 +1,7 @@
 //! Where this request goes: gathers what is known, asks the core, keeps the record. Everything
 //! that decides is in the core; here are only the conversions.
 
-use std::{
-    sync::PoisonError,
-    time::{Duration, Instant},
-};
+use std::{sync::PoisonError, time::Instant};
 
 use midspan_protocol::ModelName;
 use midspan_router_core::{
@@ -49,7 +46,7 @@ pub(crate) fn decide(
     let left = admitted.until.saturating_duration_since(Instant::now());
     let mut request = Request::new(id);
     request.key = Some(affinity(admitted, model, client));
-    request.deadline = Some(micros(left));
+    request.deadline = Some(Micros::from(left));
     request.payload = PayloadClass::of_len(length);
     request.client = client;
 
@@ -82,9 +79,4 @@ fn affinity(admitted: &Admitted, model: &ModelName, client: Option<Place>) -> Af
         .field(model.name.as_bytes())
         .field(&cell.to_le_bytes())
         .finish()
-}
-
-/// A span as the core counts it.
-pub(crate) fn micros(span: Duration) -> Micros {
-    Micros(u64::try_from(span.as_micros()).unwrap_or(u64::MAX))
 }

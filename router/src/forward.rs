@@ -13,7 +13,7 @@ use http_body::Body as HttpBody;
 use midspan_net::{Body, body::full, telemetry::Metric, transport::TransportError};
 use midspan_protocol::{Context, LoadReport, ModelName, headers, timing};
 use midspan_router_core::{
-    BootId, Choice, Event, FailureKind, Lease, Report, Rif, Slot, book, bookings,
+    BootId, Choice, Event, FailureKind, Lease, Micros, Report, Rif, Slot, book, bookings,
 };
 use tokio::time::timeout_at;
 use tower::retry::budget::Budget;
@@ -21,7 +21,7 @@ use tower::retry::budget::Budget;
 use crate::{
     admit::{self, Admitted},
     answer::{Pacing, Rest},
-    decide::{Decided, micros},
+    decide::Decided,
     error::RouteError,
     listen::InFlight,
     replay::{Download, Upload, download},
@@ -234,7 +234,12 @@ fn event(slot: Slot, map: &HeaderMap, status: StatusCode, latency: Duration) -> 
     if status.is_server_error() && !matches!(status.as_u16(), 501 | 503 | 504) {
         return Event::Failed { slot, kind: FailureKind::ServerError };
     }
-    Event::Answered { slot, latency: micros(latency), server_time: server_time.map(micros), report }
+    Event::Answered {
+        slot,
+        latency: Micros::from(latency),
+        server_time: server_time.map(Micros::from),
+        report,
+    }
 }
 
 /// The wire's report as the core counts it.

@@ -25,7 +25,6 @@ use tokio::time::{MissedTickBehavior, interval_at, timeout};
 
 use crate::{
     config::{Config, Node},
-    decide::micros,
     fleet::Fleet,
     forward::report,
 };
@@ -122,8 +121,8 @@ impl<'f> Prober<'f> {
                 self.ok.increment(1);
                 self.fleet.observe(Event::ProbeOk {
                     slot,
-                    rtt: micros(rtt),
-                    server_time: if spent < rtt { micros(spent) } else { Micros::ZERO },
+                    rtt: Micros::from(rtt),
+                    server_time: if spent < rtt { Micros::from(spent) } else { Micros::ZERO },
                     report: load.map(report),
                 });
                 self.turned(true, "");

@@ -72,6 +72,13 @@ impl Micros {
     }
 }
 
+impl From<core::time::Duration> for Micros {
+    /// Whole microseconds, at most [`Micros::MAX`].
+    fn from(span: core::time::Duration) -> Self {
+        Self(u64::try_from(span.as_micros()).unwrap_or(u64::MAX))
+    }
+}
+
 impl fmt::Display for Micros {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{:03}ms", self.0 / 1_000, self.0 % 1_000)
