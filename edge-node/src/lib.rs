@@ -1,8 +1,9 @@
 //! The node: runs models, in role `edge` or `cloud`.
 //!
 //! One file per step of a request's life: [`listen`] → [`accept`] → [`queue`] → [`batch`] →
-//! [`exec`] → [`exit`] → [`offload`] → [`respond`]; [`infer`] is the way through them, and
-//! [`resume`] the way of an activation at a cloud. Beside them: loaded models ([`model`],
+//! [`exec`] → [`exit`] → [`offload`] → [`respond`]; [`message`] takes a request's tensors
+//! to the answer's, [`infer`] is the way through the steps, and [`resume`] the way of an activation
+//! at a cloud. Beside them: loaded models ([`model`],
 //! [`repository`]), the clouds an edge knows ([`clouds`]) and the load report ([`load`]). The node
 //! never routes between edges and never changes a model.
 
@@ -16,6 +17,7 @@ mod exit;
 mod infer;
 mod listen;
 mod load;
+mod message;
 mod model;
 mod offload;
 mod own;

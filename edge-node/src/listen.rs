@@ -18,11 +18,10 @@ use tokio::time::timeout_at;
 
 use crate::{
     Node,
-    accept::{self, accept},
     config::{Config, RawLimits},
     error::NodeError,
-    infer::{Terms, infer},
-    respond,
+    infer::Terms,
+    message, respond,
     resume::resume,
 };
 
@@ -129,21 +128,11 @@ async fn inferred(
     body: &Bytes,
     terms: &Terms,
 ) -> Result<Response<Body>, NodeError> {
-    let model = Arc::clone(node.repository.get(name)?);
     let json_length = headers::json_length(map).map_err(NodeError::BadRequest)?;
     let request = InferRequest::parse(body, json_length)?;
     let form = OutputForm::of(&request.parameters, &request.outputs)?;
-    let accepted = if accept::has_pictures(&model, &request) {
-        // Decoding takes milliseconds; connections must not wait for it.
-        let (model, request) = (Arc::clone(&model), request.clone());
-        let decoding = tokio::task::spawn_blocking(move || accept(&model, &request));
-        decoding.await.map_err(|error| NodeError::Execution(error.to_string()))??
-    } else {
-        accept(&model, &request)?
-    };
-    let answer = infer(node, &model, accepted, terms).await?;
-    node.load.served(answer.spent.ran);
-    respond::respond(node, &model, &request, &form, &answer)
+    let answered = message::answer(node, name, &request, terms).await?;
+    respond::respond(node, &answered, &form)
 }
 
 async fn offloaded(
@@ -156,5 +145,6 @@ async fn offloaded(
     let model = Arc::clone(node.repository.get(name)?);
     let answer = resume(node, &model, map, body, terms).await?;
     node.load.served(answer.spent.ran);
-    respond::respond(node, &model, &InferRequest::default(), &OutputForm::binary(), &answer)
+    let answered = message::answered(model, &InferRequest::default(), answer)?;
+    respond::respond(node, &answered, &OutputForm::binary())
 }

@@ -26,7 +26,14 @@ pub(crate) fn answer(node: &Node, route: &Route) -> Result<Option<Response<Body>
             let model = node.repository.get(name)?;
             reply::value(StatusCode::OK, &node.repository.metadata(model))
         }
-        Route::Model(name, Verb::Stats | Verb::Config) => return Err(not_offered(node, name)),
+        Route::Model(name, Verb::Stats | Verb::Config | Verb::Load | Verb::Unload) => {
+            return Err(not_offered(node, name));
+        }
+        Route::Models | Route::Statistics | Route::SharedMemory | Route::Document => {
+            return Err(NodeError::Route(midspan_protocol::RouteFault::NotFound(
+                "not offered here".into(),
+            )));
+        }
         Route::Model(_, Verb::Infer | Verb::Offload) => return Ok(None),
     }))
 }

@@ -5,48 +5,27 @@ use std::{fmt::Write as _, time::Instant};
 
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 use midspan_net::{Body, body::full, telemetry::Metric};
-use midspan_protocol::{
-    AnsweredBy, InferRequest, InferResponse, Parameter, headers, response::OutputForm, timing,
-};
+use midspan_protocol::{AnsweredBy, headers, response::OutputForm, timing};
 
 use crate::{
     Node,
     error::NodeError,
     exit::RowAnswer,
     infer::{Answer, Spent},
+    message::Answered,
     model::Model,
 };
 
-/// Encodes an answer of `model`.
+/// Encodes an answer for REST.
 ///
 /// # Errors
 /// An output that cannot be written in the form asked for.
 pub(crate) fn respond(
     node: &Node,
-    model: &Model,
-    request: &InferRequest,
+    answered: &Answered,
     form: &OutputForm,
-    answer: &Answer,
 ) -> Result<Response<Body>, NodeError> {
-    let wanted = |name: &str| {
-        request.outputs.is_empty() || request.outputs.iter().any(|output| output.name == name)
-    };
-    let outputs = answer.outputs.iter().filter(|(name, _)| wanted(name));
-    let outputs = outputs.map(|(name, blob)| blob.to_protocol(name)).collect::<Result<_, _>>()?;
-    let mut message = InferResponse {
-        model_name: model.name.clone(),
-        model_version: Some(model.version.clone()),
-        id: request.id.clone(),
-        outputs,
-        ..InferResponse::default()
-    };
-    if !answer.rows.is_empty() {
-        let places: Vec<String> = answer.rows.iter().map(|row| row.place.to_string()).collect();
-        let confidence = answer.rows.iter().map(|row| format!("{:.6}", row.confidence));
-        let confidence: Vec<String> = confidence.collect();
-        message.parameters.set("midspan_places", Parameter::Text(places.join(",")));
-        message.parameters.set("midspan_confidence", Parameter::Text(confidence.join(",")));
-    }
+    let Answered { model, message, answer } = answered;
     let encoded = message.encode(form)?;
     let media_type = encoded.media_type();
     let mut response = Response::new(full(encoded.body));

@@ -17,6 +17,7 @@ pub mod parameters;
 pub mod request;
 pub mod response;
 pub mod route;
+pub mod statistics;
 pub mod tensor;
 pub mod timing;
 

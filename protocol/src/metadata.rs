@@ -73,6 +73,49 @@ pub struct RepositoryEntry {
     pub reason: String,
 }
 
+/// `GET /v2/models` (of KServe; not in the protocol's text).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModelList {
+    /// Names of the models that can be asked for.
+    pub models: Vec<String>,
+}
+
+/// Body of `POST /v2/repository/index`; an empty body means all models.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IndexRequest {
+    /// Only models that are ready.
+    #[serde(default)]
+    pub ready: bool,
+}
+
+/// `GET /v2/models/{m}/config`: the part of a model's configuration that clients read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModelConfig {
+    /// Model name.
+    pub name: String,
+    /// As in the metadata.
+    pub platform: String,
+    /// `onnxruntime`.
+    pub backend: String,
+    /// Largest batch of one request; 0 when the first dimension is no batch.
+    pub max_batch_size: u32,
+    /// Inputs, without the batch dimension when `max_batch_size` is above 0.
+    pub input: Vec<TensorConfig>,
+    /// Outputs likewise.
+    pub output: Vec<TensorConfig>,
+}
+
+/// One input or output in a model's configuration.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TensorConfig {
+    /// Tensor name.
+    pub name: String,
+    /// Datatype with the prefix `TYPE_`; strings are `TYPE_STRING`.
+    pub data_type: String,
+    /// Dimensions; -1 where variable.
+    pub dims: Vec<i64>,
+}
+
 /// `GET /v2/midspan/node`: what a node says of itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeInfo {

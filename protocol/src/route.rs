@@ -35,6 +35,10 @@ pub enum Verb {
     Config,
     /// An inference.
     Infer,
+    /// Loading it, or loading it anew.
+    Load,
+    /// Taking it out of service.
+    Unload,
     /// The rest of an inference, from an activation (node to cloud only).
     Offload,
 }
@@ -50,6 +54,14 @@ pub enum Route {
     Ready,
     /// Repository index.
     Index,
+    /// Names of all models.
+    Models,
+    /// Statistics of all models.
+    Statistics,
+    /// State of shared memory regions, which cannot be used between hosts: none.
+    SharedMemory,
+    /// The OpenAPI document.
+    Document,
     /// A node's word about itself (router to node only).
     Node,
     /// Something of a model.
@@ -75,30 +87,56 @@ pub enum RouteFault {
     Name(String),
 }
 
+const GET: &str = "GET, HEAD";
+const POST: &str = "POST";
+
 impl Route {
     /// Parses a path without its query.
     ///
     /// # Errors
     /// See [`RouteFault`].
     pub fn parse(method: &Method, path: &str) -> Result<Self, RouteFault> {
-        const GET: &str = "GET, HEAD";
-        const POST: &str = "POST";
-        let clipped = || path.chars().take(256).collect();
-        let not_found = || RouteFault::NotFound(clipped());
+        let (route, allow) = Self::of_path(path)?;
+        let ok = match allow {
+            POST => method == Method::POST,
+            _ => method == Method::GET || method == Method::HEAD,
+        };
+        if ok { Ok(route) } else { Err(RouteFault::Method { path: clipped(path), allow }) }
+    }
+
+    /// The endpoint at a path, and the methods that it takes, as in `Allow`.
+    ///
+    /// # Errors
+    /// [`RouteFault::NotFound`] and [`RouteFault::Name`].
+    pub fn of_path(path: &str) -> Result<(Self, &'static str), RouteFault> {
+        if path == "/openapi.json" {
+            return Ok((Self::Document, GET));
+        }
+        let not_found = || RouteFault::NotFound(clipped(path));
         let rest = path
             .strip_prefix("/v2")
             .filter(|rest| rest.is_empty() || rest.starts_with('/'))
             .ok_or_else(not_found)?;
         let segments: Vec<&str> = rest.split('/').skip(1).collect();
-        let (route, allow) = match segments.as_slice() {
+        Ok(match segments.as_slice() {
             [] | [""] => (Self::Server, GET),
             ["health", "live"] => (Self::Live, GET),
             ["health", "ready"] => (Self::Ready, GET),
+            ["docs", "dataplane.json"] => (Self::Document, GET),
             ["repository", "index"] => (Self::Index, POST),
+            ["repository", "models", name, "load"] => {
+                (Self::Model(model(name, None)?, Verb::Load), POST)
+            }
+            ["repository", "models", name, "unload"] => {
+                (Self::Model(model(name, None)?, Verb::Unload), POST)
+            }
+            ["systemsharedmemory" | "cudasharedmemory", "status"] => (Self::SharedMemory, GET),
             ["midspan", "node"] => (Self::Node, GET),
             ["midspan", "models", name, "versions", version, "offload"] => {
                 (Self::Model(model(name, Some(version))?, Verb::Offload), POST)
             }
+            ["models"] => (Self::Models, GET),
+            ["models", "stats"] => (Self::Statistics, GET),
             ["models", name, tail @ ..] => {
                 let (version, tail) = match tail {
                     ["versions", version, tail @ ..] => (Some(version), tail),
@@ -115,13 +153,13 @@ impl Route {
                 (Self::Model(model(name, version)?, verb), allow)
             }
             _ => return Err(not_found()),
-        };
-        let ok = match allow {
-            POST => method == Method::POST,
-            _ => method == Method::GET || method == Method::HEAD,
-        };
-        if ok { Ok(route) } else { Err(RouteFault::Method { path: clipped(), allow }) }
+        })
     }
+}
+
+/// Keeps a hostile path from filling the answer and the log.
+fn clipped(path: &str) -> String {
+    path.chars().take(256).collect()
 }
 
 fn model(name: &str, version: Option<&&str>) -> Result<ModelName, RouteFault> {
@@ -154,6 +192,13 @@ mod tests {
             (Method::GET, "/v2/", Route::Server),
             (Method::HEAD, "/v2/health/ready", Route::Ready),
             (Method::POST, "/v2/repository/index", Route::Index),
+            (Method::POST, "/v2/repository/models/m/load", model("m", None, Verb::Load)),
+            (Method::POST, "/v2/repository/models/m/unload", model("m", None, Verb::Unload)),
+            (Method::GET, "/v2/models", Route::Models),
+            (Method::GET, "/v2/models/stats", Route::Statistics),
+            (Method::GET, "/v2/cudasharedmemory/status", Route::SharedMemory),
+            (Method::GET, "/openapi.json", Route::Document),
+            (Method::GET, "/v2/docs/dataplane.json", Route::Document),
             (Method::POST, "/v2/models/m/infer", model("m", None, Verb::Infer)),
             (Method::POST, "/v2/models/m/versions/v10/infer", model("m", Some("v10"), Verb::Infer)),
             (Method::GET, "/v2/models/m%C3%B6del%20a/ready", model("mödel a", None, Verb::Ready)),
@@ -185,6 +230,8 @@ mod tests {
             ("GET", "/v2/models/m/infer", 405),
             ("POST", "/v2/health/live", 405),
             ("DELETE", "/v2", 405),
+            ("GET", "/v2/repository/models/m/load", 405),
+            ("POST", "/v2/models", 405),
             ("GET", "/v2/models/%FF", 400),
             ("GET", "/v2/models/%2E%2E", 400),
             ("GET", "/v2/models/a%00b", 400),

@@ -15,6 +15,7 @@ pub(crate) fn answer(shard: &Shard, route: &Route) -> Option<Response<Body>> {
         Route::Ready if !any_usable(shard) => reply::health(Some("no node is ready")),
         Route::Ready => reply::health(None),
         Route::Index => reply::value(StatusCode::OK, &shard.fleet.repository()),
+        Route::Models | Route::Statistics | Route::SharedMemory | Route::Document => return None,
         Route::Node | Route::Model(..) => return None,
     })
 }

@@ -136,19 +136,29 @@ fn canonical(route: &Route) -> String {
         Route::Live => return "/v2/health/live".into(),
         Route::Ready => return "/v2/health/ready".into(),
         Route::Index => return "/v2/repository/index".into(),
+        Route::Models => return "/v2/models".into(),
+        Route::Statistics => return "/v2/models/stats".into(),
+        Route::SharedMemory => return "/v2/cudasharedmemory/status".into(),
+        Route::Document => return "/openapi.json".into(),
         Route::Node => return "/v2/midspan/node".into(),
         Route::Model(model, verb) => (model, verb),
     };
     let escape = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
     let version = model.version.as_deref().map(escape);
     let version = version.map_or_else(String::new, |version| format!("/versions/{version}"));
-    let name = escape(&model.name);
+    // A model of the name of an endpoint is reached by an escaped letter.
+    let name = match model.name.as_str() {
+        "stats" => "%73tats".to_owned(),
+        name => escape(name),
+    };
     let (prefix, tail) = match verb {
         Verb::Metadata => ("/v2", ""),
         Verb::Ready => ("/v2", "/ready"),
         Verb::Stats => ("/v2", "/stats"),
         Verb::Config => ("/v2", "/config"),
         Verb::Infer => ("/v2", "/infer"),
+        Verb::Load => ("/v2/repository", "/load"),
+        Verb::Unload => ("/v2/repository", "/unload"),
         Verb::Offload => ("/v2/midspan", "/offload"),
     };
     format!("{prefix}/models/{name}{version}{tail}")
