@@ -29,7 +29,8 @@ pub(crate) fn answer(node: &Node, route: &Route) -> Result<Option<Response<Body>
         Route::Model(name, Verb::Stats | Verb::Config | Verb::Load | Verb::Unload) => {
             return Err(not_offered(node, name));
         }
-        Route::Models | Route::Statistics | Route::SharedMemory | Route::Document => {
+        Route::Document => reply::document(),
+        Route::Models | Route::Statistics | Route::SharedMemory => {
             return Err(NodeError::Route(midspan_protocol::RouteFault::NotFound(
                 "not offered here".into(),
             )));

@@ -55,6 +55,12 @@ pub fn refusal(
     response
 }
 
+/// The OpenAPI document.
+#[must_use]
+pub fn document() -> Response<Body> {
+    json(StatusCode::OK, midspan_protocol::openapi::document())
+}
+
 /// Server metadata with the extensions that router and node carry; each is tested at both.
 #[must_use]
 pub fn server(version: &str) -> Response<Body> {

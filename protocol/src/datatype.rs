@@ -57,6 +57,11 @@ impl Datatype {
         ALL[self as usize].1
     }
 
+    /// The protocol's names of all datatypes.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        ALL.iter().map(|entry| entry.1)
+    }
+
     /// Parses the protocol's name; `None` for anything else, `fp32` included.
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {

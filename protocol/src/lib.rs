@@ -13,6 +13,7 @@ pub mod headers;
 mod json;
 pub mod load;
 pub mod metadata;
+pub mod openapi;
 pub mod parameters;
 pub mod request;
 pub mod response;

@@ -1,9 +1,10 @@
 //! Server and model metadata, health and repository index bodies.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// `GET /v2`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ServerMetadata {
     /// Program name.
     pub name: String,
@@ -14,7 +15,7 @@ pub struct ServerMetadata {
 }
 
 /// `GET /v2/health/live` and `/v2/health/ready`: one body that satisfies every client.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Health {
     /// The process answers.
     pub live: bool,
@@ -26,7 +27,7 @@ pub struct Health {
 }
 
 /// `GET /v2/models/{m}/ready`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ModelReady {
     /// Model name.
     pub name: String,
@@ -35,7 +36,7 @@ pub struct ModelReady {
 }
 
 /// `GET /v2/models/{m}`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ModelMetadata {
     /// Model name.
     pub name: String,
@@ -50,7 +51,7 @@ pub struct ModelMetadata {
 }
 
 /// One input or output of a model.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TensorMetadata {
     /// Tensor name.
     pub name: String,
@@ -61,7 +62,7 @@ pub struct TensorMetadata {
 }
 
 /// One line of `POST /v2/repository/index`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RepositoryEntry {
     /// Model name.
     pub name: String,
@@ -74,14 +75,14 @@ pub struct RepositoryEntry {
 }
 
 /// `GET /v2/models` (of KServe; not in the protocol's text).
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ModelList {
     /// Names of the models that can be asked for.
     pub models: Vec<String>,
 }
 
 /// Body of `POST /v2/repository/index`; an empty body means all models.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct IndexRequest {
     /// Only models that are ready.
     #[serde(default)]
@@ -89,7 +90,7 @@ pub struct IndexRequest {
 }
 
 /// `GET /v2/models/{m}/config`: the part of a model's configuration that clients read.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ModelConfig {
     /// Model name.
     pub name: String,
@@ -106,7 +107,7 @@ pub struct ModelConfig {
 }
 
 /// One input or output in a model's configuration.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TensorConfig {
     /// Tensor name.
     pub name: String,
@@ -117,7 +118,7 @@ pub struct TensorConfig {
 }
 
 /// `GET /v2/midspan/node`: what a node says of itself.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NodeInfo {
     /// The node's name.
     pub name: String,
@@ -137,7 +138,7 @@ pub struct NodeInfo {
 }
 
 /// A cloud as one edge node sees it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CloudInfo {
     /// Host and port.
     pub url: String,

@@ -1,17 +1,18 @@
 //! Statistics of models (the `statistics` extension): what a node has counted since it loaded a
 //! model, and how the counts of several nodes add up.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// `GET /v2/models/{m}/stats` and `GET /v2/models/stats`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Statistics {
     /// One entry per model and version.
     pub model_stats: Vec<ModelStatistics>,
 }
 
 /// What was counted of one model and version.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ModelStatistics {
     /// Model name.
@@ -31,7 +32,7 @@ pub struct ModelStatistics {
 }
 
 /// Number and total time of requests, by outcome and by step.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct InferenceStatistics {
     /// Requests that were answered.
@@ -53,7 +54,7 @@ pub struct InferenceStatistics {
 }
 
 /// Requests of one batch size.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct BatchStatistics {
     /// Rows per request.
@@ -67,7 +68,7 @@ pub struct BatchStatistics {
 }
 
 /// How often, and how long in all.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct DurationStatistics {
     /// Times.

@@ -15,7 +15,8 @@ pub(crate) fn answer(shard: &Shard, route: &Route) -> Option<Response<Body>> {
         Route::Ready if !any_usable(shard) => reply::health(Some("no node is ready")),
         Route::Ready => reply::health(None),
         Route::Index => reply::value(StatusCode::OK, &shard.fleet.repository()),
-        Route::Models | Route::Statistics | Route::SharedMemory | Route::Document => return None,
+        Route::Document => reply::document(),
+        Route::Models | Route::Statistics | Route::SharedMemory => return None,
         Route::Node | Route::Model(..) => return None,
     })
 }

@@ -97,6 +97,13 @@ fn banned_words_are_told_from_others() {
 }
 
 #[test]
+fn the_openapi_document_is_what_is_served() {
+    let document = midspan_protocol::openapi::build();
+    let text = serde_json::to_string_pretty(&document).unwrap() + "\n";
+    repo::check_generated(Path::new("docs/openapi.json"), &text).unwrap();
+}
+
+#[test]
 fn the_metrics_page_is_the_enum() {
     repo::check_generated(Path::new("docs/METRICS.md"), &metrics::page()).unwrap();
 }
