@@ -9,7 +9,7 @@ use std::{
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response};
 use hyper::body::Incoming;
-use midspan_net::{Body, BodyError, Peer, body::collect, telemetry::Metric};
+use midspan_net::{Body, BodyError, Peer, body::collect_aligned, telemetry::Metric};
 use midspan_protocol::{
     Context, ExitMode, InferRequest, ModelName, Route, RouteFault, Verb, headers,
     response::OutputForm,
@@ -64,7 +64,8 @@ async fn route(
     if let Some(encoding) = encoding.filter(|value| *value != "identity") {
         return Err(NodeError::Encoding(format!("{encoding:?}").trim_matches('"').to_owned()));
     }
-    let body = read(body, &node.config.limits, terms.until).await?;
+    let json_length = headers::json_length(&head.headers).map_err(NodeError::BadRequest)?;
+    let body = read(body, &node.config.limits, json_length, terms.until).await?;
     let response = match verb {
         Verb::Offload => offloaded(node, &name, &head.headers, &body, &terms).await,
         _ => inferred(node, &name, &head.headers, &body, &terms).await,
@@ -111,9 +112,14 @@ fn terms(
     Ok(Terms { mode, until, context })
 }
 
-async fn read(body: Incoming, limits: &RawLimits, until: Instant) -> Result<Bytes, NodeError> {
-    let reading = timeout_at(until.into(), collect(body, limits.body.as_usize())).await;
-    match reading {
+async fn read(
+    body: Incoming,
+    limits: &RawLimits,
+    json_length: Option<usize>,
+    until: Instant,
+) -> Result<Bytes, NodeError> {
+    let reading = collect_aligned(body, limits.body.as_usize(), json_length);
+    match timeout_at(until.into(), reading).await {
         Err(_elapsed) => Err(NodeError::Deadline),
         Ok(Ok(bytes)) => Ok(bytes),
         Ok(Err(BodyError::TooLarge { limit })) => Err(NodeError::TooLarge { limit }),

@@ -1,5 +1,5 @@
-//! Message bodies: one boxed type between the hops, bounded collection, and panics turned into
-//! stream errors so that a truncated body never looks complete.
+//! Message bodies: one boxed type between the hops, bounded collection into memory that tensors can
+//! be read from, and panics turned into stream errors so that a truncated body never looks complete.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -7,9 +7,14 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use http_body_util::{BodyExt, Full, combinators::UnsyncBoxBody};
+
+pub use self::gather::{ALIGNMENT, Gather};
+use self::gather::{EARNED, is_readable};
+
+mod gather;
 
 /// A request or response body between hops.
 pub type Body = UnsyncBoxBody<Bytes, BodyError>;
@@ -66,33 +71,97 @@ where
 ///
 /// # Errors
 /// [`BodyError::TooLarge`] as soon as the limit is passed, without reading on.
-pub async fn collect<B>(mut body: B, limit: usize) -> Result<Bytes, BodyError>
+pub async fn collect<B>(body: B, limit: usize) -> Result<Bytes, BodyError>
 where
     B: http_body::Body<Data = Bytes> + Unpin,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    if body.size_hint().lower() > limit as u64 {
+    collect_aligned(body, limit, None).await
+}
+
+/// Reads a body whole, at most `limit` bytes, so that the binary part after `json_len` bytes of
+/// JSON can be read where it lies: it starts at a multiple of 8 bytes in memory, of [`ALIGNMENT`]
+/// when it was gathered. Every byte is copied at most once if the peer announced the length (the
+/// first 64 KiB twice if they come in more than 16 frames); see [`Gather`] for what happens if it
+/// did not. A body of a single frame that suits is passed on as it is, and so is any when
+/// `json_len` is not known. `json_len` need not be true: it is never a length to allocate.
+///
+/// # Errors
+/// [`BodyError::TooLarge`] as soon as the limit is passed, without reading on.
+pub async fn collect_aligned<B>(
+    mut body: B,
+    limit: usize,
+    json_len: Option<usize>,
+) -> Result<Bytes, BodyError>
+where
+    B: http_body::Body<Data = Bytes> + Unpin,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
+    if announced > limit {
         return Err(BodyError::TooLarge { limit });
     }
-    let mut first = Bytes::new();
-    let mut rest = BytesMut::new();
+    let mut gather = Gather::new(limit, json_len, announced);
+    let mut held = Held::default();
     while let Some(frame) = body.frame().await {
         let Ok(data) = frame.map_err(BodyError::broken)?.into_data() else { continue };
-        if first.len() + rest.len() + data.len() > limit {
+        if data.len() > limit - gather.len() - held.length {
             return Err(BodyError::TooLarge { limit });
         }
-        if first.is_empty() && rest.is_empty() {
-            first = data; // One frame is the common case: no copy.
+        if gather.is_empty() && held.has_room() {
+            held.push(data);
         } else {
-            if rest.is_empty() {
-                let expected = usize::try_from(body.size_hint().lower()).unwrap_or(0).min(limit);
-                rest.reserve(first.len() + data.len() + expected);
-                rest.extend_from_slice(&std::mem::take(&mut first));
-            }
-            rest.extend_from_slice(&data);
+            held.pour(&mut gather)?;
+            gather.push(&data)?;
         }
     }
-    Ok(if rest.is_empty() { first } else { rest.freeze() })
+    if gather.is_empty()
+        && let Some(only) = held.only()
+        && is_readable(&only, json_len)
+    {
+        return Ok(only);
+    }
+    held.pour(&mut gather)?;
+    Ok(gather.finish())
+}
+
+/// The first frames, kept as they came until it is known how much memory the body deserves.
+#[derive(Default)]
+struct Held {
+    frames: Vec<Bytes>,
+    length: usize,
+}
+
+impl Held {
+    /// Frames that are kept at most: many small ones would take more than their bytes.
+    const MOST: usize = 16;
+
+    fn has_room(&self) -> bool {
+        self.length < EARNED && self.frames.len() < Self::MOST
+    }
+
+    fn push(&mut self, frame: Bytes) {
+        self.length += frame.len();
+        if !frame.is_empty() {
+            self.frames.push(frame);
+        }
+    }
+
+    /// The frame that is the whole body, if one is.
+    fn only(&self) -> Option<Bytes> {
+        match self.frames.as_slice() {
+            [] => Some(Bytes::new()),
+            [only] => Some(only.clone()),
+            _ => None,
+        }
+    }
+
+    /// Copies the frames into a buffer and lets them go.
+    fn pour(&mut self, gather: &mut Gather) -> Result<(), BodyError> {
+        gather.make_room(self.length);
+        self.length = 0;
+        self.frames.drain(..).try_for_each(|frame| gather.push(&frame))
+    }
 }
 
 /// Fails the stream when the inner body panics, instead of taking the connection's task down.
@@ -132,35 +201,4 @@ where
 }
 
 #[cfg(test)]
-mod tests {
-    use http_body_util::StreamBody;
-
-    use super::*;
-
-    fn chunks(parts: &'static [&'static [u8]]) -> Body {
-        let frames =
-            parts.iter().map(|part| Ok::<_, BodyError>(Frame::data(Bytes::from_static(part))));
-        boxed(StreamBody::new(futures_util::stream::iter(frames)))
-    }
-
-    #[tokio::test]
-    async fn collect_is_exact_at_the_limit() {
-        assert_eq!(collect(chunks(&[b"ab", b"c"]), 3).await.unwrap(), "abc");
-        assert_eq!(collect(chunks(&[b"abc"]), 3).await.unwrap(), "abc");
-        assert!(matches!(
-            collect(chunks(&[b"ab", b"cd"]), 3).await,
-            Err(BodyError::TooLarge { limit: 3 })
-        ));
-        assert_eq!(collect(empty(), 0).await.unwrap(), "");
-    }
-
-    #[tokio::test]
-    async fn a_panic_is_a_stream_error() {
-        let frames =
-            futures_util::stream::poll_fn(|_| -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-                panic!("producer")
-            });
-        let error = collect(boxed(StreamBody::new(frames)), 10).await.unwrap_err();
-        assert!(error.to_string().contains("ended early"), "{error}");
-    }
-}
+mod tests;

@@ -1,6 +1,6 @@
 //! Inference requests: parsing at a server, encoding at a client.
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -135,7 +135,7 @@ impl InferRequest {
             json.push(b',');
         }
         json.extend_from_slice(b"\"inputs\":[");
-        let mut blobs = BytesMut::new();
+        let mut blobs = Vec::new();
         for (index, tensor) in self.inputs.iter().enumerate() {
             if index > 0 {
                 json.push(b',');
@@ -189,7 +189,7 @@ pub(crate) fn write_tensor(
     parameters: &Parameters,
     binary: bool,
     json: &mut Vec<u8>,
-    blobs: &mut BytesMut,
+    blobs: &mut Vec<Bytes>,
 ) -> Result<(), String> {
     put(json, "{\"name\":", &tensor.name);
     put(json, ",\"shape\":", &tensor.shape);
@@ -199,7 +199,7 @@ pub(crate) fn write_tensor(
         let size = i64::try_from(tensor.data.len()).map_err(|_| "tensor is too large")?;
         parameters.set("binary_data_size", crate::Parameter::Int(size));
         put(json, ",\"parameters\":", &parameters);
-        blobs.put_slice(&tensor.data);
+        blobs.push(tensor.data.clone());
     } else {
         if !parameters.is_empty() {
             put(json, ",\"parameters\":", parameters);

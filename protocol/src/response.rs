@@ -1,6 +1,6 @@
 //! Inference responses: encoding at a server, parsing at a client.
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -21,9 +21,12 @@ pub struct Encoded {
 }
 
 impl Encoded {
-    pub(crate) fn new(mut json: Vec<u8>, blobs: &BytesMut) -> Self {
-        let json_length = (!blobs.is_empty()).then_some(json.len());
-        json.extend_from_slice(blobs);
+    /// Puts the binary tensors behind the JSON: the one copy of each.
+    pub(crate) fn new(mut json: Vec<u8>, blobs: &[Bytes]) -> Self {
+        let binary: usize = blobs.iter().map(Bytes::len).sum();
+        let json_length = (binary > 0).then_some(json.len());
+        json.reserve_exact(binary);
+        blobs.iter().for_each(|blob| json.extend_from_slice(blob));
         Self { body: json.into(), json_length }
     }
 
@@ -134,7 +137,7 @@ impl InferResponse {
             put(&mut json, ",\"parameters\":", &self.parameters);
         }
         json.extend_from_slice(b",\"outputs\":[");
-        let mut blobs = BytesMut::new();
+        let mut blobs = Vec::new();
         for (index, tensor) in self.outputs.iter().enumerate() {
             if index > 0 {
                 json.push(b',');

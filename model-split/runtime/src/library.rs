@@ -1,7 +1,8 @@
 //! Finds ONNX Runtime's shared library and opens it, once per process; afterwards `ort` works.
-//! The only module with unsafe code: handing the library's function table to `ort`. It must not
-//! download anything (see [`mod@crate::install`]) and never picks up a system library unasked.
-#![allow(unsafe_code, reason = "opening a shared library and reading its function table")]
+//! The only module with unsafe code: handing the library's function table to `ort`, and what `ort`
+//! leaves out ([`strings`]). It must not download anything (see [`mod@crate::install`]) and never
+//! picks up a system library unasked.
+#![allow(unsafe_code, reason = "opening a shared library and calling functions of its table")]
 
 use std::env;
 use std::ffi::{OsString, c_int};
@@ -11,6 +12,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use ort::environment::Environment;
+
+pub(crate) mod strings;
 
 /// Version of the library that is installed and searched for.
 pub const VERSION: &str = "1.32.0";

@@ -11,7 +11,7 @@ use ort::value::{
 use ort::{ErrorCode, session::SessionInputValue};
 
 use crate::executor::{Executor, RunError, check_inputs};
-use crate::library::{self, LibraryError};
+use crate::library::{self, LibraryError, strings};
 use crate::tensor::{Dim, ElementType, Tensor, TensorRef, TensorSpec};
 
 /// How much ONNX Runtime rewrites a graph before it runs.
@@ -175,7 +175,8 @@ impl Executor for Session {
         }
         let outputs = self.session.run(values).map_err(|error| match error.code() {
             ErrorCode::InvalidArgument => RunError::Refused(error.to_string()),
-            _ => RunError::Execution(error.to_string()),
+            _ => not_text(inputs, error.message())
+                .unwrap_or_else(|| RunError::Execution(error.to_string())),
         })?;
         outputs.iter().zip(&self.outputs).map(|((_, value), spec)| extract(spec, &value)).collect()
     }
@@ -264,7 +265,9 @@ impl<'a> Aligned<'a> {
             ElementType::BF16 => cast::<bf16>(tensor.shape(), bytes),
             ElementType::F32 => cast::<f32>(tensor.shape(), bytes),
             ElementType::F64 => cast::<f64>(tensor.shape(), bytes),
-            ElementType::String => return strings(name, tensor),
+            ElementType::String => {
+                strings::tensor(tensor.shape(), tensor.strings()).map(SessionInputValue::from)
+            }
         }
         .map_err(|error| invalid(error.to_string()))
     }
@@ -286,16 +289,15 @@ where
     Ok(OrtTensorRef::<T>::from_array_view((shape.to_vec(), values))?.into())
 }
 
-fn strings<'v>(name: &str, tensor: &TensorRef<'_>) -> Result<SessionInputValue<'v>, RunError> {
-    let invalid = |reason: String| RunError::Value { name: name.to_owned(), reason };
-    let texts: Vec<String> = tensor
-        .strings()
-        .map(|text| std::str::from_utf8(text).map(str::to_owned))
-        .collect::<Result<_, _>>()
-        .map_err(|_| invalid("a BYTES element is not UTF-8".into()))?;
-    let value = ort::value::Tensor::from_string_array((tensor.shape().to_vec(), &*texts))
-        .map_err(|error| invalid(error.to_string()))?;
-    Ok(value.into())
+/// Adds to an error of the runtime which input it cannot have liked. ONNX Runtime hands strings on
+/// as bytes; operators that want text (StringNormalizer) fail on others with whatever error their
+/// converter gives, so that the code does not tell whose mistake it was.
+fn not_text(inputs: &[(&str, TensorRef<'_>)], reason: &str) -> Option<RunError> {
+    inputs.iter().find_map(|(name, tensor)| {
+        let at = tensor.strings().position(|element| std::str::from_utf8(element).is_err())?;
+        let reason = format!("element {at} is not UTF-8, and the model failed: {reason}");
+        Some(RunError::Value { name: (*name).to_owned(), reason })
+    })
 }
 
 fn extract(spec: &TensorSpec, value: &DynValue) -> Result<Tensor, RunError> {
@@ -311,8 +313,9 @@ fn extract(spec: &TensorSpec, value: &DynValue) -> Result<Tensor, RunError> {
         shape.iter().map(|size| usize::try_from(*size).unwrap_or(0)).collect()
     };
     if spec.element == ElementType::String {
-        let (shape, texts) = value.try_extract_strings().map_err(|e| fault(e.to_string()))?;
-        return Tensor::from_strings(dims(shape), &texts).map_err(|error| fault(error.to_string()));
+        let (shape, bytes) = strings::extract(value).map_err(|error| fault(error.to_string()))?;
+        return Tensor::new(spec.element, dims(&shape), bytes)
+            .map_err(|error| fault(error.to_string()));
     }
     let copied = match spec.element {
         ElementType::Bool => copy::<bool>(value),

@@ -1,34 +1,17 @@
-//! A real library runs a model of two bytes of protobuf more than nothing: an identity, written
-//! out field by field so that this crate needs no protobuf.
+//! A real library runs models of one operator.
 
 use super::*;
 use crate::pool::SessionPool;
 use crate::test_support;
 
-fn field(number: u8, payload: &[u8]) -> Vec<u8> {
-    let mut bytes = vec![number << 3 | 2, u8::try_from(payload.len()).unwrap()];
-    bytes.extend_from_slice(payload);
-    bytes
+/// `[N,2]`
+fn dims() -> [Dim; 2] {
+    [Dim::Symbolic("N".into()), Dim::Fixed(2)]
 }
 
-fn value_info(name: &str, element: ElementType) -> Vec<u8> {
-    let dims = [field(1, &field(2, b"N")), field(1, &[1 << 3, 2])].concat();
-    let number = u8::try_from(element.onnx_number()).unwrap();
-    let tensor = [vec![1 << 3, number], field(2, &dims)].concat();
-    [field(1, name.as_bytes()), field(2, &field(1, &tensor))].concat()
-}
-
-/// `y = Identity(x)` over `[N,2]` of any type, as an ONNX file.
+/// `y = Identity(x)` over `[N,2]` of any type.
 fn identity(element: ElementType) -> Vec<u8> {
-    let node = [field(1, b"x"), field(2, b"y"), field(4, b"Identity")].concat();
-    let graph = [
-        field(1, &node),
-        field(2, b"g"),
-        field(11, &value_info("x", element)),
-        field(12, &value_info("y", element)),
-    ]
-    .concat();
-    [vec![1 << 3, 8], field(7, &graph), field(8, &[2 << 3, 17])].concat()
+    test_support::model("Identity", &[], (element, &dims()), (element, &dims()))
 }
 
 fn load(element: ElementType) -> Session {
@@ -77,10 +60,78 @@ fn values_that_a_type_may_not_hold_are_the_callers_mistake() {
     let bad = Tensor::new(ElementType::Bool, vec![1, 2], vec![0, 2]).unwrap();
     let error = session.run(&[("x", bad.view())]).unwrap_err();
     assert!(error.is_caller(), "{error}");
+}
+
+#[test]
+fn strings_of_any_bytes_pass_unchanged() {
     let mut session = load(ElementType::String);
-    let bad = Tensor::from_strings(vec![1, 2], &[&b"\xff"[..], b""]).unwrap();
-    let error = session.run(&[("x", bad.view())]).unwrap_err();
-    assert_eq!(error.to_string(), "input \"x\": a BYTES element is not UTF-8");
+    let long: Vec<u8> = (0..1 << 20).map(|at| (at % 256) as u8).collect();
+    let every: Vec<Vec<u8>> = (0..=255).map(|byte| vec![byte; usize::from(byte)]).collect();
+    let every: Vec<&[u8]> = every.iter().map(Vec::as_slice).collect();
+    let cases: [&[&[u8]]; 6] = [
+        &[b"", b""],
+        &[b"\xff\0a", b""],
+        &[b"\0", b"h\xc3\xa9\0b"],
+        &[&long, b"\xed\xa0\x80"],
+        &[b"", &long, &long[1..], b"\0\0"],
+        &every,
+    ];
+    for case in cases {
+        let input = Tensor::from_strings(vec![case.len() / 2, 2], case).unwrap();
+        let output = session.run(&[("x", input.view())]).unwrap();
+        assert_eq!(output, [input]);
+    }
+    let none = Tensor::from_strings::<&[u8]>(vec![0, 2], &[]).unwrap();
+    assert_eq!(session.run(&[("x", none.view())]).unwrap(), [none]);
+    let any = test_support::model(
+        "Identity",
+        &[],
+        (ElementType::String, &[]),
+        (ElementType::String, &[]),
+    );
+    let mut session = Session::load(&any, &SessionOptions::default(), None).unwrap();
+    let scalar = Tensor::from_strings(vec![], &[b"\xfe\0"]).unwrap();
+    assert_eq!(session.run(&[("x", scalar.view())]).unwrap(), [scalar]);
+}
+
+#[test]
+fn an_operator_that_wants_text_refuses_other_bytes_as_the_callers_mistake() {
+    test_support::library();
+    let dims = [Dim::Fixed(1), Dim::Symbolic("N".into())];
+    // The one locale that every machine has.
+    let lower = [("case_change_action", "LOWER"), ("locale", "C")];
+    let ends = (ElementType::String, &dims[..]);
+    let model = test_support::model("StringNormalizer", &lower, ends, ends);
+    let mut session = Session::load(&model, &SessionOptions::default(), None).unwrap();
+    let good = Tensor::from_strings(vec![1, 2], &["A", "bC"]).unwrap();
+    let lower = [Tensor::from_strings(vec![1, 2], &["a", "bc"]).unwrap()];
+    assert_eq!(session.run(&[("x", good.view())]).unwrap(), lower);
+    for bad in [&b"\xff\xfeA"[..], b"\xc3", b"A\xed\xa0\x80"] {
+        let input = Tensor::from_strings(vec![1, 2], &[&b"ok"[..], bad]).unwrap();
+        let error = session.run(&[("x", input.view())]).unwrap_err();
+        assert!(error.is_caller(), "{error}");
+        let text = error.to_string();
+        assert!(text.starts_with("input \"x\": element 1 is not UTF-8, and the model"), "{text}");
+        // It goes on afterwards.
+        assert_eq!(session.run(&[("x", good.view())]).unwrap(), lower);
+    }
+}
+
+#[test]
+fn input_is_borrowed_at_a_fit_address_and_copied_at_any_other() {
+    let memory = [0u64; 4];
+    let memory: &[u8] = bytemuck::cast_slice(&memory);
+    for (element, size) in [(ElementType::U8, 1), (ElementType::F16, 2), (ElementType::F64, 8)] {
+        for start in 0..8 {
+            let bytes = &memory[start..start + 16];
+            let shape = [16 / size];
+            let tensor = TensorRef::new(element, &shape, bytes).unwrap();
+            let aligned = Aligned::of(&tensor);
+            let borrowed = matches!(aligned, Aligned::Borrowed(_));
+            assert_eq!(borrowed, start % size == 0, "{element} at {start}");
+            assert_eq!(aligned.bytes().as_ptr() == bytes.as_ptr(), borrowed);
+        }
+    }
 }
 
 #[test]
