@@ -3,6 +3,7 @@
 use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
@@ -10,6 +11,7 @@ use http::uri::Authority;
 use midspan_net::{
     config::{Problem, Validate},
     shards,
+    tls::{Certificates, RawTls},
     units::{Size, Span},
 };
 use midspan_router_core::RegionId;
@@ -80,6 +82,9 @@ pub struct RawListen {
     pub admin: Option<SocketAddr>,
     /// How long requests under way may take after SIGTERM or SIGINT.
     pub drain: Span,
+    /// Encrypts the port for requests: HTTP/1.1 and HTTP/2 as the client asks for in its handshake.
+    /// Routers and edges do not speak TLS to nodes, so this is for apps that ask a node directly.
+    pub tls: Option<RawTls>,
 }
 
 impl Default for RawListen {
@@ -88,6 +93,7 @@ impl Default for RawListen {
             address: SocketAddr::from(([127, 0, 0, 1], 8101)),
             admin: None,
             drain: Span::millis(10_000),
+            tls: None,
         }
     }
 }
@@ -198,6 +204,8 @@ pub struct Config {
     pub admin: Option<SocketAddr>,
     /// Grace period of the drain.
     pub drain: Duration,
+    /// What encrypts the port for requests.
+    pub tls: Option<Arc<Certificates>>,
     /// Bounds.
     pub limits: RawLimits,
     /// How hard cases go to a cloud.
@@ -284,6 +292,7 @@ impl Validate for RawConfig {
             listen: self.listen.address,
             admin: self.listen.admin,
             drain: self.listen.drain.0,
+            tls: self.listen.tls.map(|tls| tls.load(base, "listen.tls")).transpose()?,
             limits: self.limits,
             offload: self.offload,
             models,

@@ -30,7 +30,7 @@ use std::{future::Future, io, net::SocketAddr, sync::Arc};
 
 use midspan_net::{
     Limits, Tasks, admin,
-    listen::{bind, serve},
+    listen::{Options, bind, serve},
     telemetry,
 };
 
@@ -77,6 +77,8 @@ where
             streams: config.limits.streams,
             ..Limits::default()
         };
+        let options = Options { limits, tls: config.tls.clone(), ..Options::default() };
+        config.tls.iter().for_each(|tls| tls.watch(&tasks));
         let grace = config.drain;
         let node = Node {
             config,
@@ -92,7 +94,7 @@ where
         for listener in apps {
             addr = Some(listener.local_addr()?);
             let node = Arc::clone(&node);
-            serve(listener, limits, &tasks, move |request, peer| {
+            serve(listener, options.clone(), &tasks, move |request, peer| {
                 listen::handle(Arc::clone(&node), request, peer)
             })?;
         }

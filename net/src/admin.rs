@@ -11,7 +11,12 @@ use axum::{
 use http_body_util::BodyExt;
 use tower::ServiceExt;
 
-use crate::{Body, Limits, Tasks, body::BodyError, listen, reply, telemetry};
+use crate::{
+    Body, Limits, Tasks,
+    body::BodyError,
+    listen::{self, Options},
+    reply, telemetry,
+};
 
 /// Routes that every process has: `/metrics` and `/healthz`.
 pub fn base() -> Router {
@@ -45,7 +50,8 @@ pub fn serve(
     router: Router,
 ) -> std::io::Result<()> {
     let limits = Limits { connections: 64, ..Limits::default() };
-    listen::serve(listener, limits, tasks, move |request, _peer| {
+    let options = Options { port: "admin", limits, tls: None };
+    listen::serve(listener, options, tasks, move |request, _peer| {
         let router = router.clone();
         async move {
             match router.oneshot(request.map(axum::body::Body::new)).await {

@@ -5,11 +5,18 @@ pub mod admin;
 pub mod body;
 pub mod client;
 pub mod config;
+mod connection;
+pub mod cors;
+pub mod encoding;
+mod exchange;
 pub mod listen;
+mod refusal;
 pub mod reply;
 pub mod shards;
+mod socket;
 pub mod tasks;
 pub mod telemetry;
+pub mod tls;
 pub mod transport;
 pub mod units;
 

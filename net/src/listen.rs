@@ -1,36 +1,31 @@
-//! Accepting connections: HTTP/1.1 and HTTP/2 on one port, limits, panics kept to one request,
-//! graceful drain. What a request means is the handler's business.
+//! Ports: binding them, accepting connections within their limits, and what is known of a peer.
+//! What happens on a connection is [`connection`]'s business, what a request means the handler's.
 
 use std::{
-    convert::Infallible,
     future::Future,
     io,
     net::{IpAddr, SocketAddr, TcpListener as StdListener},
-    panic::AssertUnwindSafe,
     sync::Arc,
     time::Duration,
 };
 
-use futures_util::FutureExt;
-use http::{Request, Response, StatusCode};
-use hyper::{body::Incoming, service::service_fn};
-use hyper_util::{
-    rt::{TokioExecutor, TokioIo, TokioTimer},
-    server::conn::auto,
-};
+use http::{Request, Response};
+use hyper::body::Incoming;
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::Semaphore,
 };
 
-use crate::{Body, Tasks, reply};
+use crate::{Body, Tasks, connection, telemetry::Metric, tls::Certificates};
 
 /// Who is on the other side of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
     /// The peer's socket address.
     pub addr: SocketAddr,
+    /// Whether the connection is encrypted; the peer need not have shown a certificate.
+    pub tls: bool,
 }
 
 impl Peer {
@@ -47,20 +42,63 @@ impl Peer {
     }
 }
 
-/// Bounds of a listener.
+/// Bounds of a listener. A bound that a peer passes closes its connection, and nothing else.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Connections at once; further ones wait in the kernel's backlog.
     pub connections: usize,
     /// Streams at once on an HTTP/2 connection.
     pub streams: u32,
-    /// Time for a request's head to arrive.
+    /// Largest head of a request, bytes: request line and fields. A larger one is answered with
+    /// 431, as is one of more than 100 fields under HTTP/1.1. (HTTP/2's own 431 has no body.)
+    pub head_size: u32,
+    /// Time for a connection's first bytes, for each request's head, and between two requests of
+    /// an HTTP/1.1 connection. Then it is closed without an answer.
     pub head_timeout: Duration,
+    /// Time for a TLS handshake.
+    pub handshake_timeout: Duration,
+    /// Time during which a peer may take no bytes of what is sent to it. HTTP/2's windows are not
+    /// seen: there it bounds the connection, not one stream.
+    pub write_stall: Duration,
+    /// Time that a client gets to stop sending a body that was refused, so that it reads the
+    /// refusal rather than a reset.
+    pub linger: Duration,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { connections: 4096, streams: 256, head_timeout: Duration::from_secs(10) }
+        Self {
+            connections: 4096,
+            streams: 256,
+            head_size: 64 << 10,
+            head_timeout: Duration::from_secs(10),
+            handshake_timeout: Duration::from_secs(10),
+            write_stall: Duration::from_secs(60),
+            linger: Duration::from_secs(5),
+        }
+    }
+}
+
+/// How a port serves.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The port's name in metrics.
+    pub port: &'static str,
+    /// Its bounds.
+    pub limits: Limits,
+    /// Makes the port speak TLS, and nothing else.
+    pub tls: Option<Arc<Certificates>>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { port: "apps", limits: Limits::default(), tls: None }
+    }
+}
+
+impl From<Limits> for Options {
+    fn from(limits: Limits) -> Self {
+        Self { limits, ..Self::default() }
     }
 }
 
@@ -101,7 +139,7 @@ fn bind_shared(addr: SocketAddr) -> io::Result<StdListener> {
 /// When the listener cannot be registered with the runtime.
 pub fn serve<H, F>(
     listener: StdListener,
-    limits: Limits,
+    options: impl Into<Options>,
     tasks: &Tasks,
     handler: H,
 ) -> io::Result<()>
@@ -110,21 +148,46 @@ where
     F: Future<Output = Response<Body>> + Send + 'static,
 {
     let listener = TcpListener::from_std(listener)?;
+    let options = options.into();
     let tasks = tasks.clone();
-    let places = Arc::new(Semaphore::new(limits.connections));
+    let places = Arc::new(Semaphore::new(options.limits.connections));
+    let connections = Metric::Connections.gauge(&[options.port]);
     tasks.clone().spawn_until_drain(async move {
         loop {
             let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
             let (stream, addr) = accept(&listener).await;
-            let connection =
-                connection(stream, Peer { addr }, limits, tasks.clone(), handler.clone());
+            let counted = Counted::enter(&connections);
+            let connection = connection::run(
+                stream,
+                addr,
+                options.limits,
+                options.tls.clone(),
+                tasks.clone(),
+                handler.clone(),
+            );
             tasks.spawn(async move {
                 connection.await;
-                drop(place);
+                drop((counted, place));
             });
         }
     });
     Ok(())
+}
+
+/// One more of what a gauge counts, until it is dropped.
+pub(crate) struct Counted(metrics::Gauge);
+
+impl Counted {
+    pub(crate) fn enter(gauge: &metrics::Gauge) -> Self {
+        gauge.increment(1);
+        Self(gauge.clone())
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.decrement(1);
+    }
 }
 
 /// Accept errors are the process's (descriptors used up) or the peer's (gone already); neither may
@@ -139,55 +202,6 @@ async fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
             }
         }
     }
-}
-
-async fn connection<H, F>(stream: TcpStream, peer: Peer, limits: Limits, tasks: Tasks, handler: H)
-where
-    H: Fn(Request<Incoming>, Peer) -> F + Clone + Send + Sync + 'static,
-    F: Future<Output = Response<Body>> + Send + 'static,
-{
-    let _no_delay = stream.set_nodelay(true);
-    let service = service_fn(move |request| {
-        let answer = AssertUnwindSafe(guarded(handler.clone(), request, peer)).catch_unwind();
-        async move {
-            Ok::<_, Infallible>(answer.await.unwrap_or_else(|_panic| {
-                reply::error(
-                    StatusCode::INTERNAL_SERVER_ERROR,
-                    "internal error: the handler failed",
-                )
-            }))
-        }
-    });
-    let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(limits.head_timeout);
-    builder
-        .http2()
-        .timer(TokioTimer::new())
-        .max_concurrent_streams(limits.streams)
-        .keep_alive_interval(Duration::from_secs(20))
-        .keep_alive_timeout(Duration::from_secs(20));
-    let connection = builder.serve_connection(TokioIo::new(stream), service);
-    let mut connection = std::pin::pin!(connection);
-    let outcome = tokio::select! {
-        biased;
-        outcome = connection.as_mut() => outcome,
-        () = tasks.drain_started() => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
-        }
-    };
-    if let Err(error) = outcome {
-        tracing::debug!(%error, peer = %peer.addr, "connection ended");
-    }
-}
-
-/// Calls the handler inside the future, so that a panic before its first await is caught too.
-async fn guarded<H, F>(handler: H, request: Request<Incoming>, peer: Peer) -> Response<Body>
-where
-    H: Fn(Request<Incoming>, Peer) -> F,
-    F: Future<Output = Response<Body>>,
-{
-    handler(request, peer).await
 }
 
 #[cfg(test)]

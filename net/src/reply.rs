@@ -1,6 +1,6 @@
 //! Answers that a hop makes itself: JSON, and the protocol's error body on every failure.
 
-use http::{HeaderValue, Response, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use midspan_protocol::metadata::{Health, ServerMetadata};
 
 use crate::body::{self, Body};
@@ -59,6 +59,17 @@ pub fn refusal(
 #[must_use]
 pub fn document() -> Response<Body> {
     json(StatusCode::OK, midspan_protocol::openapi::document())
+}
+
+/// Says that the answer depends on the request header `name` (lowercase), once.
+pub fn vary(headers: &mut HeaderMap, name: &'static str) {
+    let named = headers.get_all(header::VARY).iter().any(|list| {
+        let list = list.to_str().unwrap_or_default();
+        list.split(',').map(str::trim).any(|one| one == "*" || one.eq_ignore_ascii_case(name))
+    });
+    if !named {
+        headers.append(header::VARY, HeaderValue::from_static(name));
+    }
 }
 
 /// Server metadata with the extensions that router and node carry; each is tested at both.

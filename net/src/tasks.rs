@@ -5,15 +5,35 @@ use std::{future::Future, time::Duration};
 
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-/// A handle on the process's tasks; cheap to clone.
-#[derive(Clone, Debug, Default)]
+use crate::{listen::Counted, telemetry::Metric};
+
+/// A handle on the process's tasks; cheap to clone. Made after the metrics, it counts in them.
+#[derive(Clone, Debug)]
 pub struct Tasks {
     tracker: TaskTracker,
     draining: CancellationToken,
     killed: CancellationToken,
+    running: metrics::Gauge,
+}
+
+impl Default for Tasks {
+    fn default() -> Self {
+        Self {
+            tracker: TaskTracker::default(),
+            draining: CancellationToken::default(),
+            killed: CancellationToken::default(),
+            running: Metric::Tasks.gauge(&[]),
+        }
+    }
 }
 
 impl Tasks {
+    /// Tasks that run now.
+    #[must_use]
+    pub fn running(&self) -> usize {
+        self.tracker.len()
+    }
+
     /// Spawns onto the current runtime and tracks the task. It is dropped when the grace period
     /// ends.
     pub fn spawn<F>(&self, task: F)
@@ -21,7 +41,9 @@ impl Tasks {
         F: Future<Output = ()> + Send + 'static,
     {
         let killed = self.killed.clone();
+        let counted = Counted::enter(&self.running);
         self.tracker.spawn(async move {
+            let _counted = counted;
             let _ended = killed.run_until_cancelled(task).await;
         });
     }
@@ -100,11 +122,14 @@ mod tests {
             drained.drain_started().await;
             drop(sender);
         });
+        assert_eq!(tasks.running(), 1);
         assert!(tasks.drain(Duration::from_secs(1)).await);
+        assert_eq!(tasks.running(), 0);
         assert!(receiver.await.is_err());
 
         let tasks = Tasks::default();
         tasks.spawn(std::future::pending());
         assert!(!tasks.drain(Duration::from_secs(1)).await);
+        assert_eq!(tasks.running(), 0);
     }
 }

@@ -76,6 +76,10 @@ metrics_enum! {
     NodeOffloadSeconds: Histogram "midspan_node_offload_seconds" ["model"];
     /// Bytes of activation frames sent to the cloud, headers of HTTP not counted.
     NodeOffloadBytes: Counter "midspan_node_offload_bytes_total" ["model"];
+    /// Connections now open, by port: apps or admin. The scrape's own is one of them.
+    Connections: Gauge "midspan_connections" ["port"];
+    /// Tasks now running that a drain waits for: listeners, connections, probes and the like.
+    Tasks: Gauge "midspan_tasks" [];
 }
 
 impl Metric {

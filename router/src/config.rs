@@ -3,6 +3,7 @@
 use std::{
     net::{IpAddr, SocketAddr},
     path::Path,
+    sync::Arc,
     time::Duration,
 };
 
@@ -10,6 +11,7 @@ use http::uri::Authority;
 use midspan_net::{
     config::{Problem, Validate},
     shards,
+    tls::{Certificates, RawTls},
     transport::HttpVersion,
     units::{Size, Span},
 };
@@ -64,6 +66,9 @@ pub struct RawListen {
     pub threads: usize,
     /// How long requests under way may take after SIGTERM or SIGINT.
     pub drain: Span,
+    /// Encrypts the apps' port: HTTP/1.1 and HTTP/2 as the client asks for in its handshake. Clients
+    /// that speak no TLS are then turned away.
+    pub tls: Option<RawTls>,
 }
 
 impl Default for RawListen {
@@ -73,6 +78,7 @@ impl Default for RawListen {
             admin: SocketAddr::from(([127, 0, 0, 1], 9090)),
             threads: 0,
             drain: Span::millis(10_000),
+            tls: None,
         }
     }
 }
@@ -212,6 +218,8 @@ pub struct Config {
     pub threads: usize,
     /// Grace period of the drain.
     pub drain: Duration,
+    /// What encrypts the apps' port.
+    pub tls: Option<Arc<Certificates>>,
     /// Bounds.
     pub limits: RawLimits,
     /// The policy with its parameters.
@@ -248,7 +256,7 @@ pub struct Node {
 impl Validate for RawConfig {
     type Valid = Config;
 
-    fn validate(self, _base: &Path) -> Result<Config, Problem> {
+    fn validate(self, base: &Path) -> Result<Config, Problem> {
         token("name", &self.name)?;
         self.limits.check()?;
         let policy = Policy::from_name(&self.policy.name).ok_or_else(|| {
@@ -290,6 +298,7 @@ impl Validate for RawConfig {
                 self.listen.threads.min(256)
             },
             drain: self.listen.drain.0,
+            tls: self.listen.tls.map(|tls| tls.load(base, "listen.tls")).transpose()?,
             limits: self.limits,
             policy,
             probe_interval: self.probe.interval.0,

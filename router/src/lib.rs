@@ -28,7 +28,7 @@ use std::{future::Future, io, sync::Arc};
 use midspan_net::{
     Limits, Tasks,
     admin::serve as serve_admin,
-    listen::{bind, serve},
+    listen::{Options, bind, serve},
     shards, telemetry,
 };
 
@@ -76,6 +76,7 @@ where
                 let routes = admin::routes(Arc::clone(&fleet), Arc::clone(&config), records);
                 admin.into_iter().try_for_each(|port| serve_admin(port, &tasks, routes.clone()))?;
                 start_probes(&fleet, &config, &tasks);
+                config.tls.iter().for_each(|tls| tls.watch(&tasks));
                 ready(addrs.0, addrs.1);
                 stop.await;
                 tracing::info!("draining");
@@ -86,6 +87,7 @@ where
                     streams: config.limits.streams,
                     ..Limits::default()
                 };
+                let options = Options { limits, tls: config.tls.clone(), ..Options::default() };
                 let shard = Shard::new(
                     index - 1,
                     Arc::clone(&config),
@@ -95,7 +97,7 @@ where
                     tasks.clone(),
                 );
                 let shard = Arc::new(shard);
-                serve(listener, limits, &tasks, move |request, peer| {
+                serve(listener, options, &tasks, move |request, peer| {
                     listen::handle(Arc::clone(&shard), request, peer)
                 })?;
                 tasks.drain_started().await;

@@ -37,7 +37,7 @@ mod tests {
     fn only_trusted_proxies_are_believed() {
         let mut map = HeaderMap::new();
         map.insert(PLACE, "52.5, 13.4".parse().unwrap());
-        let peer = |ip: &str| Peer { addr: format!("{ip}:1").parse().unwrap() };
+        let peer = |ip: &str| Peer { addr: format!("{ip}:1").parse().unwrap(), tls: false };
         let trusted = ["10.0.0.1".parse().unwrap()];
         assert!(locate(&map, peer("10.0.0.2"), &trusted).is_none());
         let place = locate(&map, peer("10.0.0.1"), &trusted).unwrap();

@@ -3,6 +3,7 @@
 //! all that writing it and reading it again changes nothing. None may depend on the clock, on
 //! files or on chance: the same bytes do the same.
 
+mod coding;
 mod config;
 pub mod mutate;
 mod protocol;
@@ -23,6 +24,7 @@ pub type Target = (&'static str, fn(&[u8]) -> Outcome);
 
 /// Every target.
 pub const TARGETS: &[Target] = &[
+    ("content_coding", coding::content_coding),
     ("context_header", protocol::context_header),
     ("decision_record", record::decision_record),
     ("frame", split::frame),

@@ -28,6 +28,8 @@ pub(crate) const VERSIONS: [HttpVersion; 2] = [HttpVersion::H1, HttpVersion::H2]
 #[derive(Clone)]
 pub(crate) struct Setup {
     pub(crate) policy: &'static str,
+    /// Lines of `[listen]`.
+    pub(crate) listen: String,
     /// Lines of `[limits]`.
     pub(crate) limits: &'static str,
     /// HTTP version towards the nodes.
@@ -44,6 +46,7 @@ impl Default for Setup {
     fn default() -> Self {
         Self {
             policy: "ring_bounded",
+            listen: String::new(),
             limits: "",
             nodes: HttpVersion::H1,
             probe_interval: "10m",
@@ -103,7 +106,8 @@ impl Setup {
     }
 
     fn toml(&self, nodes: &[(&str, SocketAddr)]) -> String {
-        let Self { policy, limits, probe_interval, probe_timeout, drain, threads, .. } = self;
+        let Self { policy, listen, limits, probe_interval, probe_timeout, drain, threads, .. } =
+            self;
         let protocol = if self.nodes == HttpVersion::H1 { "h1" } else { "h2" };
         let nodes: String = nodes
             .iter()
@@ -116,7 +120,7 @@ impl Setup {
         format!(
             "name = \"r1\"\n\
              [listen]\napps = \"127.0.0.1:0\"\nadmin = \"127.0.0.1:0\"\n\
-             threads = {threads}\ndrain = \"{drain}\"\n\
+             threads = {threads}\ndrain = \"{drain}\"\n{listen}\n\
              [limits]\n{limits}\n\
              [policy]\nname = \"{policy}\"\n\
              [probe]\ninterval = \"{probe_interval}\"\ntimeout = \"{probe_timeout}\"\n\

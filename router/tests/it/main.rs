@@ -17,3 +17,4 @@ mod probes;
 mod retry;
 mod streaming;
 mod stub;
+mod tls;

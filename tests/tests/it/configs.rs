@@ -91,6 +91,10 @@ fn bad_node_files() -> Vec<(&'static str, Expect)> {
             ]],
         ),
         (
+            "node-tls-without-key.toml",
+            expect!["node-tls-without-key.toml:3: listen.tls: missing field `key`"],
+        ),
+        (
             "node-unknown-key.toml",
             expect![
                 "node-unknown-key.toml:2: worker: unknown field `worker`, expected one of `name`, `role`, `region`, `workers`, `listen`, `limits`, `offload`, `model`, `cloud`"
@@ -132,6 +136,12 @@ fn bad_router_files() -> Vec<(&'static str, Expect)> {
         (
             "router-syntax.toml",
             expect![[r#"router-syntax.toml:1: invalid basic string, expected `"`"#]],
+        ),
+        (
+            "router-tls-without-file.toml",
+            expect![[
+                r#"router-tls-without-file.toml:2: listen.tls.certificate = "absent.pem": cannot read absent.pem: No such file or directory (os error 2)"#
+            ]],
         ),
         (
             "router-unitless-deadline.toml",
