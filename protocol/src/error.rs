@@ -7,7 +7,7 @@ use bytes::Bytes;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProtocolError {
     /// The JSON part does not parse or has the wrong form.
-    #[error("request JSON: {0}")]
+    #[error("JSON: {0}")]
     Json(String),
     /// `Inference-Header-Content-Length` or the binary part does not fit the body.
     #[error("binary tensor data: {0}")]

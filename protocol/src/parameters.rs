@@ -7,6 +7,12 @@ use serde::{
     de::{Error, MapAccess, Visitor},
 };
 
+use crate::{
+    ProtocolError,
+    error::clip,
+    json::{Bare, Fault, Reader},
+};
+
 /// One parameter value.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
@@ -92,6 +98,49 @@ impl Parameters {
         self.0.insert(name.to_owned(), value);
     }
 
+    /// Reads the object that starts here.
+    pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, Fault> {
+        let start = *reader;
+        if start.peek() != Some(b'{') {
+            return Err(start.expected("an object of parameters"));
+        }
+        // The pass that finds the end also bounds what follows, and refuses duplicates.
+        reader.skip(Bare::Refused)?;
+        serde_json::from_str(reader.since(&start)).map_err(|error| {
+            // Positions inside this object would mislead a reader who counts from the body's start.
+            let text = error.to_string();
+            Fault::form(text.split_once(" at line ").map_or(text.as_str(), |(message, _)| message))
+        })
+    }
+
+    /// The value of `name` if it is given, as a boolean.
+    ///
+    /// # Errors
+    /// A value of another type.
+    pub fn flag(&self, name: &str) -> Result<Option<bool>, ProtocolError> {
+        self.typed(name, "a boolean", Parameter::as_bool)
+    }
+
+    /// The value of `name` if it is given, as a non-negative integer.
+    ///
+    /// # Errors
+    /// A value of another type, or a negative one.
+    pub fn unsigned(&self, name: &str) -> Result<Option<u64>, ProtocolError> {
+        self.typed(name, "a non-negative integer", Parameter::as_u64)
+    }
+
+    fn typed<T>(
+        &self,
+        name: &str,
+        what: &str,
+        read: impl FnOnce(&Parameter) -> Option<T>,
+    ) -> Result<Option<T>, ProtocolError> {
+        let Some(value) = self.get(name) else { return Ok(None) };
+        read(value)
+            .map(Some)
+            .ok_or_else(|| ProtocolError::Json(format!("parameter '{name}' is not {what}")))
+    }
+
     /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -109,13 +158,19 @@ impl<'de> Deserialize<'de> for Parameters {
             }
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Parameters, A::Error> {
                 let mut out = BTreeMap::new();
-                while let Some((name, value)) = map.next_entry::<String, Parameter>()? {
+                while let Some(name) = map.next_key::<String>()? {
+                    let value = map.next_value::<Parameter>().map_err(|error| {
+                        A::Error::custom(format!("parameter '{}': {error}", clip(&name)))
+                    })?;
                     if name.starts_with("triton_") {
-                        return Err(A::Error::custom(format!("parameter '{name}' is reserved")));
+                        return Err(A::Error::custom(format!(
+                            "parameter '{}' is reserved",
+                            clip(&name)
+                        )));
                     }
                     // A second value for one name has no defined meaning: say so.
                     if let Some(_previous) = out.insert(name.clone(), value) {
-                        return Err(A::Error::custom(format!("duplicate parameter '{name}'")));
+                        return Err(A::Error::custom("a parameter is given twice"));
                     }
                 }
                 Ok(Parameters(out))

@@ -1,14 +1,11 @@
 //! Inference responses: encoding at a server, parsing at a client.
 
 use bytes::Bytes;
-use serde::Deserialize;
-use serde_json::value::RawValue;
 
 use crate::{
-    Datatype, Parameter, Parameters, ProtocolError, RequestedOutput, Tensor,
-    json::parse_data,
-    request::{no_duplicates, put, write_tensor},
-    tensor::element_count,
+    Parameters, ProtocolError, RequestedOutput, Tensor,
+    json::{Bare, Fault, Reader, put, read_list, read_tensor, text_of, write_tensor},
+    request::no_duplicates,
 };
 
 /// An encoded message: the body and, if it has a binary part, how much of it is JSON.
@@ -65,18 +62,11 @@ impl OutputForm {
     /// # Errors
     /// A value that is no boolean.
     pub fn of(parameters: &Parameters, outputs: &[RequestedOutput]) -> Result<Self, ProtocolError> {
-        let flag = |parameters: &Parameters, name: &str| match parameters.get(name) {
-            None => Ok(None),
-            Some(value) => value
-                .as_bool()
-                .map(Some)
-                .ok_or_else(|| ProtocolError::Json(format!("parameter '{name}' is not a boolean"))),
-        };
-        let all = flag(parameters, "binary_data_output")?.unwrap_or(false);
+        let all = parameters.flag("binary_data_output")?.unwrap_or(false);
         let named = outputs
             .iter()
             .map(|output| {
-                Ok((output.name.clone(), flag(&output.parameters, "binary_data")?.unwrap_or(all)))
+                Ok((output.name.clone(), output.parameters.flag("binary_data")?.unwrap_or(all)))
             })
             .collect::<Result<_, ProtocolError>>()?;
         Ok(Self { all, named })
@@ -91,32 +81,6 @@ impl OutputForm {
     fn is_binary(&self, name: &str) -> bool {
         self.named.iter().find(|entry| entry.0 == name).map_or(self.all, |entry| entry.1)
     }
-}
-
-#[derive(Deserialize)]
-#[serde(expecting = "an object with outputs")]
-struct WireResponse<'a> {
-    model_name: String,
-    #[serde(default)]
-    model_version: Option<String>,
-    #[serde(default)]
-    id: Option<String>,
-    #[serde(default)]
-    parameters: Option<Parameters>,
-    #[serde(borrow)]
-    outputs: Vec<WireOutput<'a>>,
-}
-
-#[derive(Deserialize)]
-#[serde(expecting = "an output object")]
-struct WireOutput<'a> {
-    name: String,
-    shape: Vec<u64>,
-    datatype: String,
-    #[serde(default)]
-    parameters: Option<Parameters>,
-    #[serde(borrow, default)]
-    data: Option<&'a RawValue>,
 }
 
 impl InferResponse {
@@ -143,7 +107,7 @@ impl InferResponse {
                 json.push(b',');
             }
             let binary = form.is_binary(&tensor.name);
-            write_tensor(tensor, &Parameters::default(), binary, &mut json, &mut blobs)
+            write_tensor(tensor, binary, &mut json, &mut blobs)
                 .map_err(|problem| ProtocolError::output(&tensor.name, problem))?;
         }
         json.extend_from_slice(b"]}");
@@ -155,32 +119,46 @@ impl InferResponse {
     /// # Errors
     /// Any deviation from the protocol.
     pub fn parse(body: &Bytes, json_length: Option<usize>) -> Result<Self, ProtocolError> {
-        let length = json_length.unwrap_or(body.len());
-        let json = body.get(..length).ok_or_else(|| {
-            ProtocolError::Binary(format!(
-                "inference-header-content-length is {length}, body has {}",
-                body.len()
-            ))
-        })?;
-        let wire: WireResponse<'_> =
-            serde_json::from_slice(json).map_err(|error| ProtocolError::Json(error.to_string()))?;
-        no_duplicates(wire.outputs.iter().map(|output| output.name.as_str()))
-            .map_err(|name| ProtocolError::output(name, "sent twice"))?;
-        let mut rest = body.slice(length..);
-        let outputs = wire
-            .outputs
-            .into_iter()
-            .map(|output| output.into_tensor(&mut rest))
-            .collect::<Result<_, _>>()?;
+        let text = text_of(body, json_length)?;
+        let mut rest = body.slice(text.len()..);
+        let response = Self::read(&mut Reader::new(text), &mut rest)
+            .map_err(|fault| fault.into_error(ProtocolError::output))?;
         if !rest.is_empty() {
-            return Err(ProtocolError::Binary(format!("{} bytes are left over", rest.len())));
+            return Err(ProtocolError::Binary(format!(
+                "{} bytes are left over after the last binary output",
+                rest.len()
+            )));
         }
+        no_duplicates(response.outputs.iter().map(|output| output.name.as_str()))
+            .map_err(|name| ProtocolError::output(name, "sent twice"))?;
+        Ok(response)
+    }
+
+    fn read(reader: &mut Reader<'_>, rest: &mut Bytes) -> Result<Self, Fault> {
+        let (mut model_name, mut model_version, mut id) = (None, None, None);
+        let (mut parameters, mut outputs) = (None, None);
+        reader.space();
+        reader.object(|reader, member| {
+            let text = |reader: &mut Reader<'_>| Ok(reader.string()?.into_owned());
+            match member {
+                "model_name" => model_name = Some(text(reader)?),
+                "model_version" => model_version = reader.optional(text)?,
+                "id" => id = reader.optional(text)?,
+                "parameters" => parameters = reader.optional(Parameters::read)?,
+                "outputs" => {
+                    outputs = Some(read_list(reader, |reader| read_tensor(reader, rest))?);
+                }
+                _ => reader.skip(Bare::Refused)?,
+            }
+            Ok(())
+        })?;
+        reader.end()?;
         Ok(Self {
-            model_name: wire.model_name,
-            model_version: wire.model_version,
-            id: wire.id,
-            parameters: wire.parameters.unwrap_or_default(),
-            outputs,
+            model_name: model_name.ok_or_else(|| Fault::missing("model_name"))?,
+            model_version,
+            id,
+            parameters: parameters.unwrap_or_default(),
+            outputs: outputs.ok_or_else(|| Fault::missing("outputs"))?,
         })
     }
 
@@ -188,24 +166,6 @@ impl InferResponse {
     #[must_use]
     pub fn output(&self, name: &str) -> Option<&Tensor> {
         self.outputs.iter().find(|output| output.name == name)
-    }
-}
-
-impl WireOutput<'_> {
-    fn into_tensor(self, rest: &mut Bytes) -> Result<Tensor, ProtocolError> {
-        let fail = |problem: String| ProtocolError::output(&self.name, problem);
-        let datatype = Datatype::parse(&self.datatype)
-            .ok_or_else(|| fail(format!("unknown datatype '{}'", self.datatype)))?;
-        let count = element_count(&self.shape).map_err(fail)?;
-        let size = self.parameters.as_ref().and_then(|p| p.get("binary_data_size"));
-        let data = match (self.data, size.and_then(Parameter::as_u64)) {
-            (Some(raw), None) => {
-                parse_data(raw.get(), datatype, &self.shape, count, None).map_err(fail)?
-            }
-            (None, Some(size)) if size <= rest.len() as u64 => rest.split_to(size as usize),
-            _ => return Err(fail("has neither data nor a fitting binary_data_size".into())),
-        };
-        Tensor::new(self.name, datatype, self.shape, data)
     }
 }
 

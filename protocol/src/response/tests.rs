@@ -1,6 +1,7 @@
 //! Response forms: JSON, binary, mixed.
 
 use super::*;
+use crate::{Datatype, Parameter};
 
 fn response() -> InferResponse {
     let mut parameters = Parameters::default();

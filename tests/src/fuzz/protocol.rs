@@ -46,8 +46,23 @@ fn check_tensors(tensors: &[Tensor], body: &Bytes) {
         let Tensor { name, datatype, shape, data } = tensor.clone();
         let again = Tensor::new(name, datatype, shape, data);
         assert_eq!(again.as_ref(), Ok(tensor), "a parsed tensor obeys its own rules");
-        // One byte of JSON makes at most one element, of at most eight bytes.
-        assert!(tensor.data.len() <= body.len() * 8, "a tensor larger than its message allows");
+        // Two bytes of JSON make at most one element, of at most eight bytes.
+        assert!(tensor.data.len() <= body.len() * 4, "a tensor larger than its message allows");
+        let inside = body.as_ptr_range().contains(&tensor.data.as_ptr());
+        let fixed = tensor.datatype.size().is_some() && !tensor.data.is_empty();
+        if fixed && !inside {
+            assert!(tensor.data.as_ptr().addr().is_multiple_of(8), "elements are not aligned");
+        }
+    }
+}
+
+/// Another parser takes the JSON too, unless it holds the tokens that no other parser knows.
+fn check_strict(body: &[u8], length: Option<usize>) {
+    let json = &body[..length.unwrap_or(body.len())];
+    let Ok(text) = std::str::from_utf8(json) else { panic!("taken without being UTF-8") };
+    if !text.contains("NaN") && !text.contains("Infinity") {
+        let judged = serde_json::from_str::<serde::de::IgnoredAny>(text);
+        assert!(judged.is_ok(), "taken, but not JSON: {judged:?}");
     }
 }
 
@@ -61,10 +76,13 @@ fn check_media_type(encoded: &Encoded) {
 pub(super) fn infer_request(data: &[u8]) -> Outcome {
     let Some((body, length)) = message(data) else { return Refused };
     let Ok(request) = InferRequest::parse(&body, length) else { return Refused };
+    check_strict(&body, length);
     check_tensors(&request.inputs, &body);
     let names: BTreeSet<&str> = request.inputs.iter().map(|input| input.name.as_str()).collect();
     assert_eq!(names.len(), request.inputs.len(), "two inputs of one name");
-    let _refused = OutputForm::of(&request.parameters, &request.outputs).is_err();
+    assert!(OutputForm::of(&request.parameters, &request.outputs).is_ok(), "unread parameters");
+    assert!(request.priority().is_ok() && request.timeout().is_ok() && request.sequence().is_ok());
+    assert!(request.outputs.iter().all(|output| output.classification().is_ok()));
 
     let reparse = |encoded: &Encoded| InferRequest::parse(&encoded.body, encoded.json_length);
     let Ok(binary) = request.encode(true) else { panic!("every tensor has a binary form") };
@@ -89,6 +107,7 @@ pub(super) fn infer_request(data: &[u8]) -> Outcome {
 pub(super) fn infer_response(data: &[u8]) -> Outcome {
     let Some((body, length)) = message(data) else { return Refused };
     let Ok(response) = InferResponse::parse(&body, length) else { return Refused };
+    check_strict(&body, length);
     check_tensors(&response.outputs, &body);
     let first = response.outputs.first();
     assert_eq!(first, first.and_then(|output| response.output(&output.name)));

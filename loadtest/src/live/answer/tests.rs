@@ -92,7 +92,7 @@ fn statuses_carry_the_error_text() {
         status:503: queue is full
         status:503: <html> no [31m
         status:503: (empty body)
-        bad_answer: request JSON: EOF while parsing an object at line 1 column 1
+        bad_answer: JSON: expected a string, found the end at byte 1
     "#]]
     .assert_eq(&out);
 }
