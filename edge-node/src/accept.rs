@@ -5,6 +5,7 @@ use midspan_protocol::{Datatype, InferRequest, Tensor};
 
 use crate::{
     batch::{Blob, Named},
+    classify,
     error::NodeError,
     model::{Model, Port},
 };
@@ -41,6 +42,7 @@ pub(crate) fn accept(model: &Model, request: &InferRequest) -> Result<Accepted, 
             )));
         }
     }
+    classify::check(model, &request.outputs)?;
     let mut inputs = Named::with_capacity(model.inputs.len());
     for port in &model.inputs {
         let name = &port.spec.name;
@@ -48,7 +50,7 @@ pub(crate) fn accept(model: &Model, request: &InferRequest) -> Result<Accepted, 
         let missing = || NodeError::Input(format!("input '{name}' is missing"));
         inputs.push((port.inner.clone(), convert(model, port, tensor.ok_or_else(missing)?)?));
     }
-    let rows = if model.batched() { common_rows(&inputs)? } else { 1 };
+    let rows = if model.batched() { common_rows(model, &inputs)? } else { 1 };
     Ok(Accepted { inputs, rows })
 }
 
@@ -120,10 +122,13 @@ fn pictures(
     )))
 }
 
-fn common_rows(inputs: &Named) -> Result<usize, NodeError> {
+/// The rows of a batch. Inputs whose open dimensions have names of their own (two sequences, say)
+/// may differ in length; then there is no batch.
+fn common_rows(model: &Model, inputs: &Named) -> Result<usize, NodeError> {
     let rows = inputs.first().map_or(1, |input| input.1.rows());
     match inputs.iter().find(|input| input.1.rows() != rows) {
         None => Ok(rows),
+        Some(_) if !model.one_batch() => Ok(1),
         Some((name, blob)) => Err(NodeError::Input(format!(
             "input '{name}' has {} rows where others have {rows}",
             blob.rows()

@@ -220,8 +220,12 @@ async fn probe(node: &Node, index: usize) -> Result<(), String> {
     let answer = answer.unwrap_or_else(|_| Err(format!("no answer within {patience:?}")));
     let rtt = sent.elapsed();
     let answer = answer.and_then(|head| {
-        let ready = head.status == StatusCode::OK;
-        if ready { Ok(head) } else { Err(format!("it answered {}", head.status)) }
+        // A cloud that is not ready but tells its load is at work: one of its models is on its way
+        // into service, which is no reason to leave the others.
+        let load = head.headers.get(headers::LOAD).and_then(|value| value.to_str().ok());
+        let load = load.and_then(LoadReport::decode);
+        let well = head.status == StatusCode::OK || load.is_some_and(|load| !load.draining);
+        if well { Ok(head) } else { Err(format!("it answered {}", head.status)) }
     });
     match answer {
         Ok(head) => {

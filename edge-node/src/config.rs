@@ -55,6 +55,10 @@ pub struct RawConfig {
     /// Inferences at once, each on a thread of its own; 0 means one per core.
     #[serde(default)]
     pub workers: usize,
+    /// Whether clients may load and unload the models of this file while the node runs
+    /// (`/v2/repository/models/<name>/load` and `/unload`); 403 otherwise.
+    #[serde(default)]
+    pub model_control: bool,
     /// Ports.
     #[serde(default)]
     pub listen: RawListen,
@@ -167,6 +171,9 @@ pub struct RawModel {
     /// Name of an ONNX file's model; its file name by default. A bundle has its own.
     #[serde(default)]
     pub name: Option<String>,
+    /// Version of an ONNX file's model; `1` by default. A bundle has its own.
+    #[serde(default)]
+    pub version: Option<String>,
     /// Stages of a bundle that an edge runs itself; the bundle's own number by default.
     #[serde(default)]
     pub local_stages: Option<usize>,
@@ -198,6 +205,8 @@ pub struct Config {
     pub region: String,
     /// Threads that run models.
     pub workers: usize,
+    /// Whether clients may load and unload models.
+    pub model_control: bool,
     /// Address for requests.
     pub listen: SocketAddr,
     /// Address for metrics.
@@ -239,6 +248,8 @@ pub enum ModelSource {
         path: PathBuf,
         /// Name of the model.
         name: String,
+        /// Its version.
+        version: String,
     },
 }
 
@@ -289,6 +300,7 @@ impl Validate for RawConfig {
             role: self.role,
             region: self.region,
             workers: if self.workers == 0 { shards::cores() } else { self.workers },
+            model_control: self.model_control,
             listen: self.listen.address,
             admin: self.listen.admin,
             drain: self.listen.drain.0,
@@ -353,6 +365,10 @@ impl RawModel {
             (Some(_), None) if self.name.is_some() => {
                 Err(Problem::new(format!("{key}.name"), "a bundle has its own name; remove this"))
             }
+            (Some(_), None) if self.version.is_some() => Err(Problem::new(
+                format!("{key}.version"),
+                "a bundle has its own version; remove this",
+            )),
             (Some(bundle), None) if bundle == "embedded" => {
                 Ok(ModelSource::Embedded { local_stages: self.local_stages })
             }
@@ -373,7 +389,16 @@ impl RawModel {
                 let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
                 let name = self.name.or(stem).filter(|name| !name.is_empty());
                 let name = name.ok_or_else(|| Problem::new(format!("{key}.name"), "is needed"))?;
-                Ok(ModelSource::Onnx { path, name })
+                let version = self.version.unwrap_or_else(|| "1".into());
+                if version.is_empty()
+                    || version == "."
+                    || version == ".."
+                    || version.contains(['\0', '/', '\\'])
+                {
+                    let problem = "must be one part of a path";
+                    return Err(Problem::new(format!("{key}.version"), problem));
+                }
+                Ok(ModelSource::Onnx { path, name, version })
             }
         }
     }

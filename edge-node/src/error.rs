@@ -1,7 +1,11 @@
 //! Why the node answers a request with an error: one table from cause to status.
 
-use http::{Response, StatusCode};
-use midspan_net::{Body, reply};
+use http::{Response, StatusCode, header};
+use midspan_net::{
+    Body, BodyError,
+    encoding::{self, DecodeError},
+    reply,
+};
 use midspan_protocol::{ProtocolError, RouteFault};
 use midspan_runtime::RunError;
 
@@ -14,15 +18,32 @@ pub enum NodeError {
     /// The model or version is not here.
     #[error("Request for unknown model: '{0}' is not found")]
     UnknownModel(String),
+    /// The model is known here, but not in service now.
+    #[error("model '{name}' is not loaded: {reason}")]
+    NotLoaded {
+        /// The model, and the version if one was named.
+        name: String,
+        /// What the repository index says of it.
+        reason: String,
+    },
+    /// A model could not be loaded. What is wrong is on this node, so the asker cannot mend it.
+    #[error("loading failed: {0}")]
+    Load(String),
+    /// Clients may not load and unload models here.
+    #[error("loading and unloading is off; set model_control = true in the node's configuration")]
+    ModelControl,
     /// A header that cannot be used.
     #[error("{0}")]
     BadRequest(String),
     /// The request's policy does not allow the data here.
     #[error("the request must not be processed in region '{0}'")]
     Region(String),
-    /// The body is compressed, which is not supported.
-    #[error("content-encoding '{0}' is not supported; send the body as it is")]
+    /// The body is in a coding that is not supported.
+    #[error("{0}")]
     Encoding(String),
+    /// The body is no complete stream of its coding.
+    #[error("{0}")]
+    Corrupt(String),
     /// The body does not follow the protocol.
     #[error(transparent)]
     Protocol(#[from] ProtocolError),
@@ -75,9 +96,13 @@ impl NodeError {
             Self::Route(RouteFault::Method { .. }) => (StatusCode::METHOD_NOT_ALLOWED, "method"),
             Self::Route(RouteFault::Name(_)) => (StatusCode::BAD_REQUEST, "bad_request"),
             Self::UnknownModel(_) => (StatusCode::NOT_FOUND, "unknown_model"),
+            Self::NotLoaded { .. } => (StatusCode::SERVICE_UNAVAILABLE, "not_loaded"),
+            Self::Load(_) => (StatusCode::INTERNAL_SERVER_ERROR, "load"),
+            Self::ModelControl => (StatusCode::FORBIDDEN, "model_control"),
             Self::BadRequest(_) => (StatusCode::BAD_REQUEST, "bad_request"),
             Self::Region(_) => (StatusCode::FORBIDDEN, "region"),
             Self::Encoding(_) => (StatusCode::UNSUPPORTED_MEDIA_TYPE, "encoding"),
+            Self::Corrupt(_) => (StatusCode::BAD_REQUEST, "corrupt"),
             Self::Protocol(_) => (StatusCode::BAD_REQUEST, "protocol"),
             Self::TooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, "too_large"),
             Self::ClientBody(_) => (StatusCode::BAD_REQUEST, "client_body"),
@@ -114,8 +139,24 @@ impl NodeError {
             Self::Route(RouteFault::Method { allow, .. }) => Some(*allow),
             _ => None,
         };
-        let unread = matches!(self, Self::TooLarge { .. } | Self::ClientBody(_));
-        reply::refusal(self.status(), &self.to_string(), allow, unread)
+        let unread = matches!(self, Self::TooLarge { .. } | Self::ClientBody(_) | Self::Corrupt(_));
+        let mut response = reply::refusal(self.status(), &self.to_string(), allow, unread);
+        if matches!(self, Self::Encoding(_)) {
+            response.headers_mut().insert(header::ACCEPT_ENCODING, encoding::SUPPORTED);
+        }
+        response
+    }
+}
+
+impl From<DecodeError> for NodeError {
+    fn from(error: DecodeError) -> Self {
+        match error {
+            DecodeError::Unsupported(_) => Self::Encoding(error.to_string()),
+            DecodeError::Corrupt { .. } => Self::Corrupt(error.to_string()),
+            DecodeError::Body(BodyError::TooLarge { limit }) => Self::TooLarge { limit },
+            DecodeError::Body(BodyError::Deadline) => Self::Deadline,
+            DecodeError::Body(error) => Self::ClientBody(error.to_string()),
+        }
     }
 }
 

@@ -19,6 +19,7 @@ use crate::{
     model::{Model, Stage},
     offload::offload,
     queue::{Done, Job},
+    schedule::Priority,
 };
 
 /// What a request asks beyond its tensors.
@@ -29,6 +30,8 @@ pub(crate) struct Terms {
     pub(crate) until: Instant,
     /// Policy that came over a trusted link.
     pub(crate) context: Option<Context>,
+    /// Place in the queue.
+    pub(crate) priority: Priority,
 }
 
 /// Where a request's time went.
@@ -59,11 +62,13 @@ pub(crate) async fn run(
     node: &Node,
     stage: &Arc<Stage>,
     inputs: Named,
-    until: Instant,
+    terms: &Terms,
     spent: &mut Spent,
 ) -> Result<Vec<Blob>, NodeError> {
     let (reply, answer) = tokio::sync::oneshot::channel();
-    let job = Job { stage: Arc::clone(stage), inputs, until, queued: Instant::now(), reply };
+    let Terms { until, priority, .. } = *terms;
+    let queued = Instant::now();
+    let job = Job { stage: Arc::clone(stage), inputs, until, priority, queued, reply };
     node.queue.push(job, node.config.workers)?;
     // A run is not interrupted, but neither it nor the runs before it are waited for in vain.
     let answer = timeout_at(until.into(), answer).await.map_err(|_elapsed| NodeError::Deadline)?;
@@ -84,7 +89,7 @@ pub(crate) async fn infer(
     let mut inputs = accepted.inputs;
     for (index, stage) in model.stages.iter().enumerate() {
         let last = model.complete && index + 1 == model.stages.len();
-        let outputs = run(node, stage, inputs, terms.until, &mut way.spent).await?;
+        let outputs = run(node, stage, inputs, terms, &mut way.spent).await?;
         if last {
             return way.finish_local(model, stage, outputs);
         }

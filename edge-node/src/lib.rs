@@ -3,14 +3,17 @@
 //! One file per step of a request's life: [`listen`] → [`accept`] → [`queue`] → [`batch`] →
 //! [`exec`] → [`exit`] → [`offload`] → [`respond`]; [`message`] takes a request's tensors
 //! to the answer's, [`infer`] is the way through the steps, and [`resume`] the way of an activation
-//! at a cloud. Beside them: loaded models ([`model`],
-//! [`repository`]), the clouds an edge knows ([`clouds`]) and the load report ([`load`]). The node
-//! never routes between edges and never changes a model.
+//! at a cloud. Beside them: loaded models ([`model`], [`repository`], [`control`]), what clients are
+//! told of them ([`own`], [`describe`], [`statistics`]), the clouds an edge knows ([`clouds`]) and the
+//! load report ([`load`]). The node never routes between edges and never changes a model.
 
 mod accept;
 mod batch;
+mod classify;
 mod clouds;
 pub mod config;
+mod control;
+mod describe;
 mod error;
 mod exec;
 mod exit;
@@ -22,9 +25,12 @@ mod model;
 mod offload;
 mod own;
 mod queue;
+mod raw;
 mod repository;
 mod respond;
 mod resume;
+mod schedule;
+mod statistics;
 
 use std::{future::Future, io, net::SocketAddr, sync::Arc};
 

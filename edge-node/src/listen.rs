@@ -7,23 +7,27 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{HeaderMap, Request, Response};
+use http::{HeaderMap, Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
-use midspan_net::{Body, BodyError, Peer, body::collect_aligned, telemetry::Metric};
+use midspan_net::{Body, Peer, encoding, reply, telemetry::Metric};
 use midspan_protocol::{
-    Context, ExitMode, InferRequest, ModelName, Route, RouteFault, Verb, headers,
-    response::OutputForm,
+    Context, ExitMode, InferRequest, ModelName, Route, Verb, headers, response::OutputForm,
 };
 use tokio::time::timeout_at;
 
 use crate::{
     Node,
-    config::{Config, RawLimits},
+    config::Config,
+    control::{self, Change},
     error::NodeError,
     infer::Terms,
-    message, respond,
+    message, own, raw, respond,
     resume::resume,
+    schedule::Priority,
 };
+
+/// Largest body of a request that is neither an inference nor a change of a model.
+const SMALL: usize = 64 << 10;
 
 /// One request's way through the node.
 pub(crate) async fn handle(
@@ -34,13 +38,14 @@ pub(crate) async fn handle(
     let started = Instant::now();
     let router = request.headers().get(headers::ROUTER).and_then(|value| value.to_str().ok());
     let router = router.map(str::to_owned);
+    let head_only = request.method() == Method::HEAD;
     let response = route(&node, request, peer, router.as_deref(), started).await;
     let response = response.unwrap_or_else(|error| {
         Metric::NodeErrors.counter(&[error.reason()]).increment(1);
         tracing::debug!(%error, "refused");
         error.response()
     });
-    respond::finish(&node, response, router.as_deref(), started)
+    respond::finish(&node, response, router.as_deref(), head_only, started)
 }
 
 async fn route(
@@ -51,21 +56,31 @@ async fn route(
     started: Instant,
 ) -> Result<Response<Body>, NodeError> {
     let route = Route::parse(request.method(), request.uri().path())?;
-    if let Some(response) = crate::own::answer(node, &route)? {
+    if let Some(response) = own::answer(node, &route)? {
         return Ok(response);
     }
-    let Route::Model(name, verb) = route else {
-        return Err(RouteFault::NotFound(request.uri().path().to_owned()).into());
-    };
-    let _in_flight = node.load.enter(router);
     let (head, body) = request.into_parts();
-    let terms = terms(&head.headers, &name, &node.config, peer, started)?;
-    let encoding = head.headers.get(http::header::CONTENT_ENCODING);
-    if let Some(encoding) = encoding.filter(|value| *value != "identity") {
-        return Err(NodeError::Encoding(format!("{encoding:?}").trim_matches('"').to_owned()));
+    let limits = &node.config.limits;
+    let Route::Model(name, verb) = route else {
+        let until = started + limits.deadline.0;
+        let body = read(&head.headers, body, SMALL.min(limits.body.as_usize()), until).await?;
+        return Ok(reply::value(StatusCode::OK, &own::index(node, &body)?));
+    };
+    let change = match verb {
+        Verb::Load => Some(Change::Load),
+        Verb::Unload => Some(Change::Unload),
+        _ => None,
+    };
+    if let Some(change) = change {
+        control::allowed(node, &name)?;
+        let until = started + limits.deadline.0;
+        let body = read(&head.headers, body, limits.body.as_usize(), until).await?;
+        control::change(node, &name, change, &control::parameters(&body)?).await?;
+        return Ok(reply::json(StatusCode::OK, "{}"));
     }
-    let json_length = headers::json_length(&head.headers).map_err(NodeError::BadRequest)?;
-    let body = read(body, &node.config.limits, json_length, terms.until).await?;
+    let _in_flight = node.load.enter(router);
+    let terms = terms(&head.headers, &name, &node.config, peer, started)?;
+    let body = read(&head.headers, body, limits.body.as_usize(), terms.until).await?;
     let response = match verb {
         Verb::Offload => offloaded(node, &name, &head.headers, &body, &terms).await,
         _ => inferred(node, &name, &head.headers, &body, &terms).await,
@@ -109,22 +124,20 @@ fn terms(
     if context.as_ref().is_some_and(|context| !context.allows(&config.region)) {
         return Err(NodeError::Region(config.region.clone()));
     }
-    Ok(Terms { mode, until, context })
+    Ok(Terms { mode, until, context, priority: Priority::default() })
 }
 
+/// Reads a body whole and decodes it, placed so that its binary part is aligned.
 async fn read(
+    map: &HeaderMap,
     body: Incoming,
-    limits: &RawLimits,
-    json_length: Option<usize>,
+    limit: usize,
     until: Instant,
 ) -> Result<Bytes, NodeError> {
-    let reading = collect_aligned(body, limits.body.as_usize(), json_length);
-    match timeout_at(until.into(), reading).await {
-        Err(_elapsed) => Err(NodeError::Deadline),
-        Ok(Ok(bytes)) => Ok(bytes),
-        Ok(Err(BodyError::TooLarge { limit })) => Err(NodeError::TooLarge { limit }),
-        Ok(Err(error)) => Err(NodeError::ClientBody(error.to_string())),
-    }
+    let json_length = headers::json_length(map).map_err(NodeError::BadRequest)?;
+    let reading = encoding::decode(body, map, limit, json_length);
+    let read = timeout_at(until.into(), reading).await.map_err(|_elapsed| NodeError::Deadline)?;
+    Ok(read?)
 }
 
 async fn inferred(
@@ -134,11 +147,18 @@ async fn inferred(
     body: &Bytes,
     terms: &Terms,
 ) -> Result<Response<Body>, NodeError> {
-    let json_length = headers::json_length(map).map_err(NodeError::BadRequest)?;
-    let request = InferRequest::parse(body, json_length)?;
-    let form = OutputForm::of(&request.parameters, &request.outputs)?;
+    // A model that is not here is said before anything about the body.
+    let model = node.repository.get(name)?;
+    let (request, form) = match headers::json_length(map).map_err(NodeError::BadRequest)? {
+        Some(0) => (raw::request(&model, body)?, OutputForm::binary()),
+        json_length => {
+            let request = InferRequest::parse(body, json_length)?;
+            let form = OutputForm::of(&request.parameters, &request.outputs)?;
+            (request, form)
+        }
+    };
     let answered = message::answer(node, name, &request, terms).await?;
-    respond::respond(node, &answered, &form)
+    respond::respond(node, answered, &form)
 }
 
 async fn offloaded(
@@ -148,9 +168,11 @@ async fn offloaded(
     body: &Bytes,
     terms: &Terms,
 ) -> Result<Response<Body>, NodeError> {
-    let model = Arc::clone(node.repository.get(name)?);
+    let model = node.repository.get(name)?;
+    let mut measure = model.counters.begin();
     let answer = resume(node, &model, map, body, terms).await?;
     node.load.served(answer.spent.ran);
-    let answered = message::answered(model, &InferRequest::default(), answer)?;
-    respond::respond(node, &answered, &OutputForm::binary())
+    measure.answered(answer.outputs.first().map_or(1, |output| output.1.rows()), answer.spent);
+    let answered = message::answered(model, &InferRequest::default(), answer, measure)?;
+    respond::respond(node, answered, &OutputForm::binary())
 }

@@ -14,7 +14,7 @@ use midspan_split::{
     preprocess::Preprocess,
 };
 
-use crate::config::Role;
+use crate::{config::Role, statistics::Counters};
 
 /// Platform name of ONNX models in the protocol.
 pub(crate) const PLATFORM: &str = "onnx_onnxv1";
@@ -37,6 +37,10 @@ pub(crate) struct Model {
     pub(crate) certificates: Vec<Certificate>,
     /// Whether exits may answer here.
     pub(crate) exits: bool,
+    /// Names of the classes of the first output, by index; may be empty.
+    pub(crate) labels: Vec<String>,
+    /// What was counted since it was loaded.
+    pub(crate) counters: Arc<Counters>,
 }
 
 /// An input or output as apps see it.
@@ -120,6 +124,8 @@ impl Model {
                 .map(|exit| exit.temperature()),
             certificates: manifest.certificates.clone(),
             exits: role == Role::Edge,
+            labels: manifest.labels.clone(),
+            counters: Arc::default(),
         })
     }
 
@@ -127,7 +133,12 @@ impl Model {
     ///
     /// # Errors
     /// A message with the path and the cause.
-    pub(crate) fn from_onnx(path: &Path, name: &str, workers: usize) -> Result<Self, String> {
+    pub(crate) fn from_onnx(
+        path: &Path,
+        name: &str,
+        version: &str,
+        workers: usize,
+    ) -> Result<Self, String> {
         let fail = |error: String| format!("{}: {error}", path.display());
         let bytes = std::fs::read(path).map_err(|error| fail(error.to_string()))?;
         let described = describe(&bytes).map_err(|error| fail(error.to_string()))?;
@@ -135,7 +146,7 @@ impl Model {
         let port = |spec: TensorSpec| Port { inner: spec.name.clone(), spec };
         Ok(Self {
             name: name.to_owned(),
-            version: "1".into(),
+            version: version.to_owned(),
             inputs: described.inputs.into_iter().map(port).collect(),
             outputs: described.outputs.into_iter().map(port).collect(),
             stages: vec![Arc::new(stage)],
@@ -144,12 +155,33 @@ impl Model {
             final_temperature: None,
             certificates: Vec::new(),
             exits: false,
+            labels: Vec::new(),
+            counters: Arc::default(),
         })
     }
 
     /// Whether an app may send batches: the first dimension of every input is open.
     pub(crate) fn batched(&self) -> bool {
-        self.inputs.iter().all(|port| matches!(port.spec.dims.first(), Some(Dim::Symbolic(_))))
+        let open = |port: &Port| matches!(port.spec.dims.first(), Some(Dim::Symbolic(_)));
+        !self.inputs.is_empty() && self.inputs.iter().all(open)
+    }
+
+    /// Whether the first dimension of every input and output is a batch as clients understand it:
+    /// open, and followed by the dimensions of a row.
+    pub(crate) fn batch_first(&self) -> bool {
+        let open = |port: &Port| {
+            let dims = &port.spec.dims;
+            dims.len() > 1 && matches!(dims.first(), Some(Dim::Symbolic(_)))
+        };
+        !self.inputs.is_empty() && self.inputs.iter().chain(&self.outputs).all(open)
+    }
+
+    /// Whether the model itself calls the first dimension of all its inputs by one name, so that
+    /// inputs of different lengths cannot be one batch.
+    pub(crate) fn one_batch(&self) -> bool {
+        let mut firsts = self.inputs.iter().map(|port| port.spec.dims.first());
+        let first = firsts.next();
+        firsts.all(|other| Some(other) == first)
     }
 
     /// The stage after which a frame of this split goes on.

@@ -1,5 +1,6 @@
-//! Runs that wait for a worker: bounded, the earliest deadline first. What cannot start before its
-//! deadline is not started, and what nobody waits for any more is dropped.
+//! Runs that wait for a worker: bounded, by priority, the earliest deadline of one priority first.
+//! What cannot start before its deadline is not started, and what nobody waits for any more is
+//! dropped. A full queue refuses whatever comes, of any priority: what was taken is not put out.
 
 use std::{
     cmp::Ordering,
@@ -14,6 +15,7 @@ use crate::{
     batch::{Blob, Named},
     error::NodeError,
     model::Stage,
+    schedule::Priority,
 };
 
 /// One run of one stage.
@@ -22,6 +24,7 @@ pub(crate) struct Job {
     pub(crate) inputs: Named,
     /// Not started after this.
     pub(crate) until: Instant,
+    pub(crate) priority: Priority,
     pub(crate) queued: Instant,
     pub(crate) reply: oneshot::Sender<Result<Done, NodeError>>,
 }
@@ -50,15 +53,20 @@ struct State {
 }
 
 struct Entry {
-    until: Instant,
     sequence: u64,
     job: Job,
 }
 
+impl Entry {
+    fn key(&self) -> (Priority, Instant, u64) {
+        (self.job.priority, self.job.until, self.sequence)
+    }
+}
+
 impl Ord for Entry {
-    /// The heap's greatest is the earliest deadline, the first come of equals.
+    /// The heap's greatest is the least priority, then the earliest deadline, then the first come.
     fn cmp(&self, other: &Self) -> Ordering {
-        (other.until, other.sequence).cmp(&(self.until, self.sequence))
+        other.key().cmp(&self.key())
     }
 }
 
@@ -113,7 +121,7 @@ impl Queue {
         }
         let sequence = state.sequence;
         state.sequence += 1;
-        state.heap.push(Entry { until: job.until, sequence, job });
+        state.heap.push(Entry { sequence, job });
         self.gauge.set(state.heap.len() as f64);
         drop(state);
         self.arrived.notify_one();
@@ -129,7 +137,7 @@ impl Queue {
                 if entry.job.reply.is_closed() {
                     continue;
                 }
-                if entry.until <= Instant::now() {
+                if entry.job.until <= Instant::now() {
                     let _gone = entry.job.reply.send(Err(NodeError::Deadline));
                     continue;
                 }
@@ -158,7 +166,25 @@ mod tests {
         let (reply, receiver) = oneshot::channel();
         let now = Instant::now();
         let until = now + Duration::from_millis(millis);
-        (Job { stage: echo_stage(), inputs: vec![], until, queued: now, reply }, receiver)
+        let (stage, priority) = (echo_stage(), Priority::default());
+        (Job { stage, inputs: vec![], until, priority, queued: now, reply }, receiver)
+    }
+
+    #[test]
+    fn priority_goes_before_the_deadline() {
+        let queue = Queue::new(8);
+        let mut waiting = Vec::new();
+        for (level, millis) in [(3, 10_000), (0, 20_000), (1, 60_000), (2, 15_000), (1, 50_000)] {
+            let (mut one, receiver) = job(millis);
+            one.priority = Priority::level(level);
+            waiting.push(receiver);
+            queue.push(one, 1).unwrap();
+        }
+        queue.close();
+        let order = std::iter::from_fn(|| queue.pop());
+        let order: Vec<u64> =
+            order.map(|job| job.until.duration_since(job.queued).as_millis() as u64).collect();
+        assert_eq!(order, [50_000, 60_000, 15_000, 20_000, 10_000]);
     }
 
     #[test]

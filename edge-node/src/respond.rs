@@ -4,7 +4,12 @@
 use std::{fmt::Write as _, time::Instant};
 
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
-use midspan_net::{Body, body::full, telemetry::Metric};
+use http_body::Body as _;
+use midspan_net::{
+    Body,
+    body::{empty, full},
+    telemetry::Metric,
+};
 use midspan_protocol::{AnsweredBy, headers, response::OutputForm, timing};
 
 use crate::{
@@ -22,11 +27,12 @@ use crate::{
 /// An output that cannot be written in the form asked for.
 pub(crate) fn respond(
     node: &Node,
-    answered: &Answered,
+    mut answered: Answered,
     form: &OutputForm,
 ) -> Result<Response<Body>, NodeError> {
-    let Answered { model, message, answer } = answered;
-    let encoded = message.encode(form)?;
+    let encoded = answered.message.encode(form);
+    let encoded = encoded.inspect_err(|_| answered.measure.failed())?;
+    let Answered { model, answer, .. } = &answered;
     let media_type = encoded.media_type();
     let mut response = Response::new(full(encoded.body));
     let map = response.headers_mut();
@@ -94,13 +100,19 @@ fn server_timing(spent: &Spent) -> String {
     value
 }
 
-/// What every response of the node carries, errors included.
+/// What every response of the node carries, errors included; an answer to HEAD loses its body.
 pub(crate) fn finish(
     node: &Node,
     mut response: Response<Body>,
     router: Option<&str>,
+    head_only: bool,
     started: Instant,
 ) -> Response<Body> {
+    if head_only {
+        let length = response.body().size_hint().exact().unwrap_or(0);
+        response.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from(length));
+        *response.body_mut() = empty();
+    }
     let report = node.load.report(router, node.queue.len(), node.tasks.is_draining());
     let map = response.headers_mut();
     set(map, headers::NODE, &node.config.name);

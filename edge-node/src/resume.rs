@@ -42,7 +42,7 @@ pub(crate) async fn resume(
     let mut spent = Spent::default();
     let rest = model.stages.get(after + 1..).unwrap_or(&[]);
     for stage in rest {
-        let outputs = run(node, stage, inputs, terms.until, &mut spent).await?;
+        let outputs = run(node, stage, inputs, terms, &mut spent).await?;
         let Some(next) = &stage.cut else {
             let output = |port: &crate::model::Port| {
                 let blob = stage.output(&port.inner).and_then(|at| outputs.get(at))?;

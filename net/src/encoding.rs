@@ -168,18 +168,24 @@ fn weight(parameters: &str) -> Option<u16> {
 }
 
 /// Reads a request body whole and decodes what `headers` say it is coded in, holding at most
-/// `limit` decoded bytes, and of the coded ones no more than arrive at a time.
+/// `limit` decoded bytes, and of the coded ones no more than arrive at a time. A body in no coding
+/// is placed as [`body::collect_aligned`] says.
 ///
 /// # Errors
 /// See [`DecodeError`]; a body over the limit is refused as soon as the limit is passed.
-pub async fn decode<B>(mut body: B, headers: &HeaderMap, limit: usize) -> Result<Bytes, DecodeError>
+pub async fn decode<B>(
+    mut body: B,
+    headers: &HeaderMap,
+    limit: usize,
+    json_len: Option<usize>,
+) -> Result<Bytes, DecodeError>
 where
     B: http_body::Body<Data = Bytes> + Unpin,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     let coding = Coding::of_body(headers)?;
     if coding == Coding::Identity {
-        return Ok(body::collect(body, limit).await?);
+        return Ok(body::collect_aligned(body, limit, json_len).await?);
     }
     let mut inflate = Inflate::new(coding, limit);
     while let Some(frame) = body.frame().await {

@@ -75,7 +75,16 @@ pub fn vary(headers: &mut HeaderMap, name: &'static str) {
 /// Server metadata with the extensions that router and node carry; each is tested at both.
 #[must_use]
 pub fn server(version: &str) -> Response<Body> {
-    const EXTENSIONS: [&str; 2] = ["binary_tensor_data", "parameters"];
+    const EXTENSIONS: [&str; 8] = [
+        "binary_tensor_data",
+        "classification",
+        "model_configuration",
+        "model_repository",
+        "model_repository(unload_dependents)",
+        "parameters",
+        "schedule_policy",
+        "statistics",
+    ];
     value(
         StatusCode::OK,
         &ServerMetadata {

@@ -68,9 +68,9 @@ pub struct RepositoryEntry {
     pub name: String,
     /// Model version.
     pub version: String,
-    /// `READY` or `UNAVAILABLE`.
+    /// `READY`, `LOADING` or `UNAVAILABLE`.
     pub state: String,
-    /// Why it is unavailable; empty when ready.
+    /// Why it is not ready; empty when it is.
     pub reason: String,
 }
 

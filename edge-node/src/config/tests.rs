@@ -45,5 +45,15 @@ fn bad_files_name_line_key_and_value() {
         &format!("name = \"a\"\n{MODEL}[offload]\ntimeout = \"0s\"\n"),
         expect![[r#"node.toml:5: offload.timeout = "0s": must be longer than zero"#]],
     );
+    check(
+        &format!("name = \"a\"\n{MODEL}version = \"2\"\n"),
+        expect![[
+            r#"node.toml:4: model[0].version = "2": a bundle has its own version; remove this"#
+        ]],
+    );
+    check(
+        "name = \"a\"\n[[model]]\nonnx = \"Cargo.toml\"\nversion = \"1/2\"\n",
+        expect![[r#"node.toml:4: model[0].version = "1/2": must be one part of a path"#]],
+    );
     check(&format!("name = \"a\"\n{MODEL}"), expect!["[Embedded { local_stages: None }]"]);
 }

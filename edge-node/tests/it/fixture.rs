@@ -25,11 +25,13 @@ pub(crate) const INFER: &str = "/v2/models/fashion/infer";
 /// What a test's node differs in from the usual edge.
 pub(crate) struct Setup<'s> {
     pub(crate) role: &'s str,
+    /// Lines before the first table.
+    pub(crate) top: &'s str,
     /// Lines of `[limits]`.
     pub(crate) limits: &'s str,
     /// Lines of `[offload]`.
     pub(crate) offload: &'s str,
-    /// Lines of the only `[[model]]`.
+    /// Lines of the first `[[model]]`, and of others with their heads.
     pub(crate) model: &'s str,
     /// Addresses and regions.
     pub(crate) clouds: Vec<(SocketAddr, &'s str)>,
@@ -41,6 +43,7 @@ impl Default for Setup<'_> {
     fn default() -> Self {
         Self {
             role: "edge",
+            top: "",
             limits: "",
             // Long enough that a slow machine alone degrades no answer.
             offload: "timeout = \"30s\"\nprobe_interval = \"20ms\"\nprobe_timeout = \"30s\"",
@@ -54,7 +57,7 @@ impl Default for Setup<'_> {
 
 impl Setup<'_> {
     pub(crate) fn config(&self) -> Config {
-        let Self { role, limits, offload, model, listen, drain, .. } = self;
+        let Self { role, top, limits, offload, model, listen, drain, .. } = self;
         let name = if *role == "edge" { "e1" } else { "c1" };
         let clouds: String = self
             .clouds
@@ -64,7 +67,7 @@ impl Setup<'_> {
             })
             .collect();
         let text = format!(
-            "name = \"{name}\"\nrole = \"{role}\"\nregion = \"home\"\nworkers = 1\n\
+            "name = \"{name}\"\nrole = \"{role}\"\nregion = \"home\"\nworkers = 1\n{top}\n\
              [listen]\naddress = \"{listen}\"\ndrain = \"{drain}\"\n\
              [limits]\n{limits}\n[offload]\n{offload}\n[[model]]\n{model}\n{clouds}"
         );
@@ -123,6 +126,10 @@ impl Node {
 
     pub(crate) async fn get(&self, path: &str) -> Answer {
         self.send(request(Method::GET, path, empty())).await
+    }
+
+    pub(crate) async fn post(&self, path: &str, body: impl Into<Bytes>) -> Answer {
+        self.send(request(Method::POST, path, full(body))).await
     }
 
     /// Infers pictures in one request.

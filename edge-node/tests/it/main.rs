@@ -5,12 +5,18 @@
 #![expect(clippy::disallowed_methods, reason = "a test's tasks end with its runtime")]
 
 mod bad_input;
+mod classification;
 mod cloud;
+mod control;
 mod degraded;
 mod drain;
 mod endpoints;
 mod fixture;
 mod infer;
+mod onnx;
 mod overload;
+mod raw;
 mod rows;
+mod schedule;
+mod statistics;
 mod stub;

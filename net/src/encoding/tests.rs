@@ -34,7 +34,7 @@ fn noise(length: usize) -> Vec<u8> {
 }
 
 async fn decoded(bytes: &[u8], name: &'static str, limit: usize) -> Result<Bytes, DecodeError> {
-    decode(pieces(bytes, 7_000), &coded(name), limit).await
+    decode(pieces(bytes, 7_000), &coded(name), limit, None).await
 }
 
 #[tokio::test]
@@ -44,7 +44,7 @@ async fn what_is_encoded_decodes_at_every_size_and_cut() {
         for (coding, name) in [(Coding::Gzip, "x-gzip"), (Coding::Deflate, "DEFLATE")] {
             let wire = encode(plain.clone(), coding).await;
             for size in [1.max(length / 1000), 100_000] {
-                let answer = decode(pieces(&wire, size), &coded(name), length).await.unwrap();
+                let answer = decode(pieces(&wire, size), &coded(name), length, None).await.unwrap();
                 assert!(answer == plain, "{name} {length}");
             }
         }
@@ -74,7 +74,7 @@ async fn the_limit_counts_decoded_bytes_exactly() {
     let error = decoded(&wire, "gzip", 199_999).await.unwrap_err();
     assert!(matches!(error, DecodeError::Body(BodyError::TooLarge { limit: 199_999 })), "{error}");
     assert_eq!(error.status(), StatusCode::PAYLOAD_TOO_LARGE);
-    let error = decode(pieces(b"abcd", 2), &coded("identity"), 3).await.unwrap_err();
+    let error = decode(pieces(b"abcd", 2), &coded("identity"), 3, None).await.unwrap_err();
     assert_eq!(error.status(), StatusCode::PAYLOAD_TOO_LARGE);
 }
 
@@ -95,7 +95,7 @@ async fn a_bomb_is_stopped_at_the_limit() {
 async fn members_of_a_gzip_body_are_joined_and_bounded() {
     let mut wire = encode(Bytes::from_static(b"one "), Coding::Gzip).await.to_vec();
     wire.extend(encode(Bytes::from_static(b"two"), Coding::Gzip).await);
-    assert_eq!(decode(pieces(&wire, 1), &coded("gzip"), 100).await.unwrap(), "one two");
+    assert_eq!(decode(pieces(&wire, 1), &coded("gzip"), 100, None).await.unwrap(), "one two");
 
     let empty = encode_whole(b"", Coding::Gzip);
     let error = decoded(&empty.repeat(MAX_MEMBERS + 1), "gzip", 100).await.unwrap_err();
@@ -135,7 +135,7 @@ async fn unknown_and_stacked_codings_are_refused_unread() {
                 panic!("read")
             },
         ));
-        let error = decode(unread, &coded(name), 10).await.unwrap_err();
+        let error = decode(unread, &coded(name), 10, None).await.unwrap_err();
         assert_eq!(error.status(), StatusCode::UNSUPPORTED_MEDIA_TYPE, "{name}");
         assert!(error.to_string().contains(name), "{error}");
     }
@@ -185,7 +185,7 @@ async fn a_compressed_exchange_over_a_socket() {
     listen::serve(listener, Limits::default(), &tasks, |request, _peer| async move {
         let (head, body) = request.into_parts();
         let coding = Coding::negotiate(&head.headers);
-        match decode(body, &head.headers, 1 << 20).await {
+        match decode(body, &head.headers, 1 << 20, None).await {
             Ok(bytes) => {
                 let mut answer = http::Response::new(body::full(encode(bytes, coding).await));
                 reply::vary(answer.headers_mut(), "accept-encoding");

@@ -14,8 +14,6 @@ pub struct RawInput<'a> {
     pub datatype: Datatype,
     /// Its dimensions; `None` where the model takes any.
     pub shape: &'a [Option<u64>],
-    /// Whether the first dimension is the batch, which a raw request leaves at 1.
-    pub batched: bool,
 }
 
 impl InferRequest {
@@ -24,18 +22,14 @@ impl InferRequest {
     /// length prefix. All outputs are asked for as binary. Shares `body`'s memory, except for BYTES.
     ///
     /// # Errors
-    /// More than one variable dimension besides the batch, a length that does not fit the shape, or
+    /// More than one variable dimension, a length that does not fit the shape, or
     /// BYTES of another shape than one element.
     pub fn parse_raw(body: &Bytes, input: RawInput<'_>) -> Result<Self, ProtocolError> {
         let fail = |problem: String| ProtocolError::input(input.name, problem);
-        let mut dims = input.shape.to_vec();
-        if let Some(batch) = dims.first_mut().filter(|_| input.batched) {
-            *batch = Some(1);
-        }
         let (shape, data) = if let Some(size) = input.datatype.size() {
-            (infer(&dims, body.len(), size).map_err(fail)?, body.clone())
+            (infer(input.shape, body.len(), size).map_err(fail)?, body.clone())
         } else {
-            one_string(&dims, body).map_err(fail)?
+            one_string(input.shape, body).map_err(fail)?
         };
         let tensor = Tensor::new(input.name, input.datatype, shape, data)?;
         let mut parameters = Parameters::default();

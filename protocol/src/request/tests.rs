@@ -143,13 +143,8 @@ fn binary_inputs_are_cut_in_request_order_beside_json_ones() {
     assert!(InferRequest::parse(&body, Some(json.len() - 1)).is_err());
 }
 
-fn raw(
-    body: &[u8],
-    datatype: Datatype,
-    shape: &[Option<u64>],
-    batched: bool,
-) -> Result<Vec<u64>, String> {
-    let input = RawInput { name: "x", datatype, shape, batched };
+fn raw(body: &[u8], datatype: Datatype, shape: &[Option<u64>]) -> Result<Vec<u64>, String> {
+    let input = RawInput { name: "x", datatype, shape };
     let request = InferRequest::parse_raw(&Bytes::copy_from_slice(body), input)
         .map_err(|error| error.to_string())?;
     assert_eq!(request.parameters.flag("binary_data_output"), Ok(Some(true)));
@@ -161,36 +156,31 @@ fn raw(
 #[test]
 fn a_raw_body_is_the_one_input() {
     let any = None;
-    for (length, shape, batched, expected) in [
-        (8, &[Some(2)][..], false, Ok(&[2][..])),
-        (8, &[any], false, Ok(&[2])),
-        (4, &[], false, Ok(&[])),
-        (0, &[any], false, Ok(&[0])),
-        (24, &[any, Some(3)], false, Ok(&[2, 3])),
-        (12, &[any, Some(3)], true, Ok(&[1, 3])),
-        (8, &[any, any], true, Ok(&[1, 2])),
-        (8, &[Some(4), any], true, Ok(&[1, 2])),
-        (24, &[any, Some(3)], true, Err("expected 12 bytes")),
-        (8, &[any, any], false, Err("at most one variable dimension, this has 2")),
-        (8, &[any, any, any], true, Err("at most one variable dimension, this has 2")),
-        (10, &[any], false, Err("10 bytes are no multiple of the 4")),
-        (4, &[any, Some(0)], false, Err("leaves the variable dimension open")),
-        (4, &[Some(u64::MAX), Some(2)], false, Err("more elements than can be addressed")),
+    for (length, shape, expected) in [
+        (8, &[Some(2)][..], Ok(&[2][..])),
+        (8, &[any], Ok(&[2])),
+        (4, &[], Ok(&[])),
+        (0, &[any], Ok(&[0])),
+        (24, &[any, Some(3)], Ok(&[2, 3])),
+        (8, &[any, any], Err("at most one variable dimension, this has 2")),
+        (10, &[any], Err("10 bytes are no multiple of the 4")),
+        (4, &[any, Some(0)], Err("leaves the variable dimension open")),
+        (4, &[Some(u64::MAX), Some(2)], Err("more elements than can be addressed")),
     ] {
-        let got = raw(&vec![0; length], Datatype::Fp32, shape, batched);
+        let got = raw(&vec![0; length], Datatype::Fp32, shape);
         match expected {
             Ok(shape) => assert_eq!(got.as_deref(), Ok(shape)),
             Err(part) => assert!(got.as_ref().is_err_and(|e| e.contains(part)), "{got:?}"),
         }
     }
     for shape in [&[Some(1)][..], &[any], &[any, Some(1)]] {
-        assert_eq!(raw(b"text", Datatype::Bytes, shape, false), Ok(vec![1; shape.len()]));
+        assert_eq!(raw(b"text", Datatype::Bytes, shape), Ok(vec![1; shape.len()]));
     }
-    assert_eq!(raw(b"", Datatype::Bytes, &[any, any], true), Ok(vec![1, 1]));
+    assert_eq!(raw(b"", Datatype::Bytes, &[any]), Ok(vec![1]));
     for shape in [&[Some(2)][..], &[any, any], &[]] {
-        assert!(raw(b"text", Datatype::Bytes, shape, false).is_err());
+        assert!(raw(b"text", Datatype::Bytes, shape).is_err());
     }
-    assert!(raw(&[2], Datatype::Bool, &[any], false).is_err());
+    assert!(raw(&[2], Datatype::Bool, &[any]).is_err());
 }
 
 fn tensor() -> impl Strategy<Value = Tensor> {
@@ -252,9 +242,8 @@ proptest! {
     fn a_raw_body_never_panics_and_keeps_its_bytes(
         tensor in tensor(),
         shape in proptest::collection::vec(proptest::option::of(0_u64..4), 0..4),
-        batched: bool,
     ) {
-        let input = RawInput { name: "x", datatype: tensor.datatype, shape: &shape, batched };
+        let input = RawInput { name: "x", datatype: tensor.datatype, shape: &shape };
         if let Ok(request) = InferRequest::parse_raw(&tensor.data, input) {
             prop_assert!(request.inputs[0].data.ends_with(&tensor.data));
             prop_assert_eq!(request.inputs[0].shape.len(), shape.len());
