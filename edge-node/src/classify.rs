@@ -157,8 +157,6 @@ impl Value {
 
 #[cfg(test)]
 mod tests {
-    use midspan_protocol::{Parameter, Parameters};
-
     use super::*;
 
     fn f32s(shape: Vec<usize>, values: &[f32]) -> Blob {

@@ -10,6 +10,7 @@ use std::{
 use http::uri::Authority;
 use midspan_net::{
     config::{Problem, Validate},
+    cors::{Cors, Origins},
     shards,
     tls::{Certificates, RawTls},
     units::{Size, Span},
@@ -86,6 +87,9 @@ pub struct RawListen {
     pub admin: Option<SocketAddr>,
     /// How long requests under way may take after SIGTERM or SIGINT.
     pub drain: Span,
+    /// Origins whose pages may call this port, for example `https://app.example`; `*` means all, an
+    /// empty list none.
+    pub origins: Vec<String>,
     /// Encrypts the port for requests: HTTP/1.1 and HTTP/2 as the client asks for in its handshake.
     /// Routers and edges do not speak TLS to nodes, so this is for apps that ask a node directly.
     pub tls: Option<RawTls>,
@@ -97,6 +101,7 @@ impl Default for RawListen {
             address: SocketAddr::from(([127, 0, 0, 1], 8101)),
             admin: None,
             drain: Span::millis(10_000),
+            origins: vec!["*".into()],
             tls: None,
         }
     }
@@ -213,6 +218,8 @@ pub struct Config {
     pub admin: Option<SocketAddr>,
     /// Grace period of the drain.
     pub drain: Duration,
+    /// Whose pages may call the port.
+    pub cors: Cors,
     /// What encrypts the port for requests.
     pub tls: Option<Arc<Certificates>>,
     /// Bounds.
@@ -304,6 +311,9 @@ impl Validate for RawConfig {
             listen: self.listen.address,
             admin: self.listen.admin,
             drain: self.listen.drain.0,
+            cors: Origins::parse(&self.listen.origins)
+                .map(Cors::new)
+                .map_err(|problem| Problem::new("listen.origins", problem))?,
             tls: self.listen.tls.map(|tls| tls.load(base, "listen.tls")).transpose()?,
             limits: self.limits,
             offload: self.offload,

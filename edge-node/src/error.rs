@@ -44,6 +44,9 @@ pub enum NodeError {
     /// The body is no complete stream of its coding.
     #[error("{0}")]
     Corrupt(String),
+    /// A gRPC call in a form that is none.
+    #[error("{0}")]
+    MediaType(&'static str),
     /// The body does not follow the protocol.
     #[error(transparent)]
     Protocol(#[from] ProtocolError),
@@ -103,6 +106,7 @@ impl NodeError {
             Self::Region(_) => (StatusCode::FORBIDDEN, "region"),
             Self::Encoding(_) => (StatusCode::UNSUPPORTED_MEDIA_TYPE, "encoding"),
             Self::Corrupt(_) => (StatusCode::BAD_REQUEST, "corrupt"),
+            Self::MediaType(_) => (StatusCode::UNSUPPORTED_MEDIA_TYPE, "media_type"),
             Self::Protocol(_) => (StatusCode::BAD_REQUEST, "protocol"),
             Self::TooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, "too_large"),
             Self::ClientBody(_) => (StatusCode::BAD_REQUEST, "client_body"),

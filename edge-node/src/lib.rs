@@ -3,9 +3,10 @@
 //! One file per step of a request's life: [`listen`] → [`accept`] → [`queue`] → [`batch`] →
 //! [`exec`] → [`exit`] → [`offload`] → [`respond`]; [`message`] takes a request's tensors
 //! to the answer's, [`infer`] is the way through the steps, and [`resume`] the way of an activation
-//! at a cloud. Beside them: loaded models ([`model`], [`repository`], [`control`]), what clients are
-//! told of them ([`own`], [`describe`], [`statistics`]), the clouds an edge knows ([`clouds`]) and the
-//! load report ([`load`]). The node never routes between edges and never changes a model.
+//! at a cloud; [`grpc`] is the other form that apps may ask in. Beside them: loaded models
+//! ([`model`], [`repository`], [`control`]), what clients are told of them ([`own`], [`describe`],
+//! [`statistics`]), the clouds an edge knows ([`clouds`]) and the load report ([`load`]). The node
+//! never routes between edges and never changes a model.
 
 mod accept;
 mod batch;
@@ -17,6 +18,7 @@ mod describe;
 mod error;
 mod exec;
 mod exit;
+mod grpc;
 mod infer;
 mod listen;
 mod load;
@@ -99,9 +101,9 @@ where
         let mut addr = None;
         for listener in apps {
             addr = Some(listener.local_addr()?);
-            let node = Arc::clone(&node);
+            let (node, calls) = (Arc::clone(&node), grpc::Services::new(&node));
             serve(listener, options.clone(), &tasks, move |request, peer| {
-                listen::handle(Arc::clone(&node), request, peer)
+                listen::handle(Arc::clone(&node), calls.clone(), request, peer)
             })?;
         }
         admin_port.into_iter().try_for_each(|port| admin::serve(port, &tasks, admin::base()))?;

@@ -1,5 +1,6 @@
 //! The node's port: every request passes through [`handle`]; an inference then goes the steps of
-//! [`crate::infer`], an activation those of [`crate::resume`].
+//! [`crate::infer`], an activation those of [`crate::resume`], a gRPC call those of
+//! [`crate::grpc`].
 
 use std::{
     sync::Arc,
@@ -7,9 +8,9 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{HeaderMap, Method, Request, Response, StatusCode};
+use http::{HeaderMap, Method, Request, Response, StatusCode, header, request::Parts};
 use hyper::body::Incoming;
-use midspan_net::{Body, Peer, encoding, reply, telemetry::Metric};
+use midspan_net::{Body, Peer, encoding, leftover::settle, reply, telemetry::Metric};
 use midspan_protocol::{
     Context, ExitMode, InferRequest, ModelName, Route, Verb, headers, response::OutputForm,
 };
@@ -20,6 +21,7 @@ use crate::{
     config::Config,
     control::{self, Change},
     error::NodeError,
+    grpc::{self, Services},
     infer::Terms,
     message, own, raw, respond,
     resume::resume,
@@ -32,38 +34,71 @@ const SMALL: usize = 64 << 10;
 /// One request's way through the node.
 pub(crate) async fn handle(
     node: Arc<Node>,
+    calls: Services,
     request: Request<Incoming>,
     peer: Peer,
 ) -> Response<Body> {
     let started = Instant::now();
     let router = request.headers().get(headers::ROUTER).and_then(|value| value.to_str().ok());
     let router = router.map(str::to_owned);
+    let router = router.as_deref();
     let head_only = request.method() == Method::HEAD;
-    let response = route(&node, request, peer, router.as_deref(), started).await;
-    let response = response.unwrap_or_else(|error| {
-        Metric::NodeErrors.counter(&[error.reason()]).increment(1);
-        tracing::debug!(%error, "refused");
-        error.response()
-    });
-    respond::finish(&node, response, router.as_deref(), head_only, started)
+    let response = if grpc::is_call(&request) {
+        let answer = calls.answer(&node, request, peer, router, started).await;
+        answer.unwrap_or_else(refused)
+    } else {
+        rest(&node, request, peer, router, started).await
+    };
+    respond::finish(&node, response, router, head_only, started)
 }
 
-async fn route(
+fn refused(error: NodeError) -> Response<Body> {
+    Metric::NodeErrors.counter(&[error.reason()]).increment(1);
+    tracing::debug!(%error, "refused");
+    error.response()
+}
+
+/// A REST request: its answer, in the coding and with the cross-origin headers that it asks for.
+async fn rest(
     node: &Arc<Node>,
     request: Request<Incoming>,
     peer: Peer,
     router: Option<&str>,
     started: Instant,
+) -> Response<Body> {
+    let (head, body) = request.into_parts();
+    let mut body = Some(body);
+    let answer = route(node, &head, &mut body, peer, router, started).await;
+    let mut response = answer.unwrap_or_else(refused);
+    if let Some(unread) = body {
+        settle(&head, unread, response.headers_mut()).await;
+    }
+    let mut response = encoding::answer(response, &head.headers).await;
+    node.config.cors.decorate(head.headers.get(header::ORIGIN), response.headers_mut());
+    response
+}
+
+async fn route(
+    node: &Arc<Node>,
+    head: &Parts,
+    body: &mut Option<Incoming>,
+    peer: Peer,
+    router: Option<&str>,
+    started: Instant,
 ) -> Result<Response<Body>, NodeError> {
-    let route = Route::parse(request.method(), request.uri().path())?;
+    if head.method == Method::OPTIONS {
+        let (_, allow) = Route::of_path(head.uri.path())?;
+        return Ok(node.config.cors.options(&head.headers, allow));
+    }
+    let route = Route::parse(&head.method, head.uri.path())?;
     if let Some(response) = own::answer(node, &route)? {
         return Ok(response);
     }
-    let (head, body) = request.into_parts();
     let limits = &node.config.limits;
+    let until = started + limits.deadline.0;
+    let map = &head.headers;
     let Route::Model(name, verb) = route else {
-        let until = started + limits.deadline.0;
-        let body = read(&head.headers, body, SMALL.min(limits.body.as_usize()), until).await?;
+        let body = read(map, body, SMALL.min(limits.body.as_usize()), until).await?;
         return Ok(reply::value(StatusCode::OK, &own::index(node, &body)?));
     };
     let change = match verb {
@@ -73,35 +108,37 @@ async fn route(
     };
     if let Some(change) = change {
         control::allowed(node, &name)?;
-        let until = started + limits.deadline.0;
-        let body = read(&head.headers, body, limits.body.as_usize(), until).await?;
+        let body = read(map, body, SMALL.min(limits.body.as_usize()), until).await?;
         control::change(node, &name, change, &control::parameters(&body)?).await?;
         return Ok(reply::json(StatusCode::OK, "{}"));
     }
     let _in_flight = node.load.enter(router);
-    let terms = terms(&head.headers, &name, &node.config, peer, started)?;
-    let body = read(&head.headers, body, limits.body.as_usize(), terms.until).await?;
+    let terms = terms(map, None, &node.config, peer, started)?;
+    obey(&terms, &name, &node.config)?;
+    let body = read(map, body, limits.body.as_usize(), terms.until).await?;
     let response = match verb {
-        Verb::Offload => offloaded(node, &name, &head.headers, &body, &terms).await,
-        _ => inferred(node, &name, &head.headers, &body, &terms).await,
+        Verb::Offload => offloaded(node, &name, map, &body, &terms).await,
+        _ => inferred(node, &name, map, &body, &terms).await,
     };
     let status = response.as_ref().map_or_else(NodeError::status, Response::status);
     respond::count(status);
     response
 }
 
-/// What the head asks for. The context is policy, so it is taken only from a peer that can be
+/// What the head asks for; `stated` is a deadline that the form of the request states besides
+/// ours, and the nearer counts. The context is policy, so it is taken only from a peer that can be
 /// trusted with it; from anyone else it is as if it were not there.
-fn terms(
+pub(crate) fn terms(
     map: &HeaderMap,
-    name: &ModelName,
+    stated: Option<Duration>,
     config: &Config,
     peer: Peer,
     started: Instant,
 ) -> Result<Terms, NodeError> {
     let limits = &config.limits;
     let asked = headers::deadline_ms(map).map_err(NodeError::BadRequest)?;
-    let deadline = asked.map_or(limits.deadline.0, Duration::from_millis);
+    let asked = asked.map(Duration::from_millis).into_iter().chain(stated).min();
+    let deadline = asked.unwrap_or(limits.deadline.0);
     let until = started + deadline.min(limits.max_deadline.0);
     let mode = match map.get(headers::EXIT).map(|value| value.to_str().unwrap_or_default()) {
         None => ExitMode::Auto,
@@ -115,26 +152,35 @@ fn terms(
     let context = map.get(headers::CONTEXT).filter(|_| peer.is_loopback());
     let context = context.map(|value| Context::decode(value.as_bytes())).transpose();
     let context = context.map_err(|error| NodeError::BadRequest(error.to_string()))?;
-    if let Some(context) = context.as_ref().filter(|context| context.model != name.name) {
+    Ok(Terms { mode, until, context, priority: Priority::default() })
+}
+
+/// Whether the policy that came with a request allows it here, for this model.
+pub(crate) fn obey(terms: &Terms, name: &ModelName, config: &Config) -> Result<(), NodeError> {
+    let context = terms.context.as_ref();
+    if let Some(context) = context.filter(|context| context.model != name.name) {
         return Err(NodeError::BadRequest(format!(
             "the request was routed as model '{}' but asks for '{}'",
             context.model, name.name
         )));
     }
-    if context.as_ref().is_some_and(|context| !context.allows(&config.region)) {
+    if context.is_some_and(|context| !context.allows(&config.region)) {
         return Err(NodeError::Region(config.region.clone()));
     }
-    Ok(Terms { mode, until, context, priority: Priority::default() })
+    Ok(())
 }
 
-/// Reads a body whole and decodes it, placed so that its binary part is aligned.
+/// Reads a body whole and decodes it, placed so that its binary part is aligned. What is refused
+/// before a byte of it was read is left where it is.
 async fn read(
     map: &HeaderMap,
-    body: Incoming,
+    body: &mut Option<Incoming>,
     limit: usize,
     until: Instant,
 ) -> Result<Bytes, NodeError> {
     let json_length = headers::json_length(map).map_err(NodeError::BadRequest)?;
+    encoding::Coding::of_body(map)?;
+    let Some(body) = body.take() else { return Ok(Bytes::new()) };
     let reading = encoding::decode(body, map, limit, json_length);
     let read = timeout_at(until.into(), reading).await.map_err(|_elapsed| NodeError::Deadline)?;
     Ok(read?)

@@ -32,18 +32,26 @@ pub(crate) fn respond(
 ) -> Result<Response<Body>, NodeError> {
     let encoded = answered.message.encode(form);
     let encoded = encoded.inspect_err(|_| answered.measure.failed())?;
-    let Answered { model, answer, .. } = &answered;
     let media_type = encoded.media_type();
     let mut response = Response::new(full(encoded.body));
     let map = response.headers_mut();
+    *map = annotate(node, &answered);
     map.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
     if let Some(length) = encoded.json_length {
         map.insert(headers::INFERENCE_HEADER_CONTENT_LENGTH, HeaderValue::from(length));
     }
-    set(map, headers::REGION, &regions(&node.config.region, answer));
-    set(map, headers::SERVER_TIMING, &server_timing(&answer.spent));
-    describe(map, model, answer);
     Ok(response)
+}
+
+/// Headers that say where, how well and how fast an answer was made, whichever form it goes out
+/// in. Counts its rows, so call it once for each answer.
+pub(crate) fn annotate(node: &Node, answered: &Answered) -> HeaderMap {
+    let Answered { model, answer, .. } = answered;
+    let mut map = HeaderMap::new();
+    set(&mut map, headers::REGION, &regions(&node.config.region, answer));
+    set(&mut map, headers::SERVER_TIMING, &server_timing(&answer.spent));
+    describe(&mut map, model, answer);
+    map
 }
 
 /// Where the answer was made: here, at the cloud, or both for a batch of both.

@@ -58,6 +58,29 @@ pub enum Origins {
     Only(Vec<HeaderValue>),
 }
 
+impl Origins {
+    /// Reads a configured list: `*` is any, an empty list none.
+    ///
+    /// # Errors
+    /// The first entry that is no origin.
+    pub fn parse(list: &[String]) -> Result<Self, String> {
+        if list.iter().any(|origin| origin == "*") {
+            return Ok(Self::Any);
+        }
+        let parse = |origin: &String| {
+            let uri = origin.parse::<http::Uri>().ok();
+            let is_origin = uri.is_some_and(|uri| {
+                uri.scheme().is_some() && uri.authority().is_some() && uri.path() == "/"
+            });
+            let value = HeaderValue::from_str(origin).ok();
+            value
+                .filter(|_| is_origin && !origin.ends_with('/'))
+                .ok_or_else(|| format!("'{origin}' is no origin, for example https://app.example"))
+        };
+        list.iter().map(parse).collect::<Result<_, _>>().map(Self::Only)
+    }
+}
+
 /// Cross-origin headers of a server.
 #[derive(Clone, Debug)]
 pub struct Cors {
@@ -102,6 +125,19 @@ impl Cors {
             map.insert(header::ACCESS_CONTROL_MAX_AGE, MAX_AGE);
         }
         Some(response)
+    }
+
+    /// The answer to `OPTIONS` of a path that takes the methods `allow`: a preflight's, or 204 with
+    /// `Allow`.
+    #[must_use]
+    pub fn options(&self, head: &HeaderMap, allow: &'static str) -> Response<Body> {
+        if let Some(response) = self.preflight(head, allow) {
+            return response;
+        }
+        let mut response = Response::new(body::empty());
+        *response.status_mut() = StatusCode::NO_CONTENT;
+        response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allow));
+        response
     }
 
     /// Adds to an answer what lets the page at `origin`, the request's header, read it. Applied

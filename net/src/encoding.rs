@@ -12,10 +12,14 @@ use flate2::{
     Compression, Decompress, FlushDecompress, Status,
     write::{GzEncoder, ZlibEncoder},
 };
-use http::{HeaderMap, HeaderValue, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use http_body_util::BodyExt;
 
-use crate::body::{self, BodyError};
+use crate::{
+    Body,
+    body::{self, BodyError},
+    reply,
+};
 
 /// What [`decode`] takes and [`encode`] makes, as `Accept-Encoding` of a 415.
 pub const SUPPORTED: HeaderValue = HeaderValue::from_static("gzip, deflate");
@@ -230,6 +234,25 @@ pub async fn encode(plain: Bytes, coding: Coding) -> Bytes {
     // A runtime that is shutting down takes no more work.
     let job = tokio::task::spawn_blocking(move || encode_whole(&plain, coding));
     job.await.unwrap_or_else(|_| encode_whole(&kept, coding))
+}
+
+/// Puts an answer that is whole into the coding that the request with the headers `asked` prefers.
+pub async fn answer(response: Response<Body>, asked: &HeaderMap) -> Response<Body> {
+    let (mut head, body) = response.into_parts();
+    reply::vary(&mut head.headers, "accept-encoding");
+    let coding = Coding::negotiate(asked);
+    let Some(name) = coding.header() else { return Response::from_parts(head, body) };
+    let empty = http_body::Body::is_end_stream(&body);
+    if empty || head.headers.contains_key(header::CONTENT_ENCODING) {
+        return Response::from_parts(head, body);
+    }
+    let Ok(plain) = body::collect(body, usize::MAX).await else {
+        let status = StatusCode::INTERNAL_SERVER_ERROR;
+        return reply::error(status, "internal error: the answer broke off");
+    };
+    head.headers.insert(header::CONTENT_ENCODING, name);
+    head.headers.remove(header::CONTENT_LENGTH);
+    Response::from_parts(head, body::full(encode(plain, coding).await))
 }
 
 /// [`encode`] where it is called, for as long as it takes.

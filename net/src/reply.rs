@@ -74,7 +74,7 @@ pub fn vary(headers: &mut HeaderMap, name: &'static str) {
 
 /// Server metadata with the extensions that router and node carry; each is tested at both.
 #[must_use]
-pub fn server(version: &str) -> Response<Body> {
+pub fn metadata(version: &str) -> ServerMetadata {
     const EXTENSIONS: [&str; 8] = [
         "binary_tensor_data",
         "classification",
@@ -85,14 +85,17 @@ pub fn server(version: &str) -> Response<Body> {
         "schedule_policy",
         "statistics",
     ];
-    value(
-        StatusCode::OK,
-        &ServerMetadata {
-            name: "midspan".into(),
-            version: version.into(),
-            extensions: EXTENSIONS.map(Into::into).to_vec(),
-        },
-    )
+    ServerMetadata {
+        name: "midspan".into(),
+        version: version.into(),
+        extensions: EXTENSIONS.map(Into::into).to_vec(),
+    }
+}
+
+/// Server metadata as an answer.
+#[must_use]
+pub fn server(version: &str) -> Response<Body> {
+    value(StatusCode::OK, &metadata(version))
 }
 
 /// Health of a process that lives: ready, or why not (503 with `Retry-After`).

@@ -12,6 +12,9 @@ pub enum ProtocolError {
     /// `Inference-Header-Content-Length` or the binary part does not fit the body.
     #[error("binary tensor data: {0}")]
     Binary(String),
+    /// A gRPC message whose parts do not fit one another.
+    #[error("request message: {0}")]
+    Message(String),
     /// One named tensor is wrong.
     #[error("{kind} '{name}': {problem}")]
     Tensor {
@@ -39,6 +42,7 @@ impl ProtocolError {
         match self {
             Self::Json(_) => "bad_json",
             Self::Binary(_) => "bad_binary",
+            Self::Message(_) => "bad_message",
             Self::Tensor { .. } => "bad_tensor",
         }
     }

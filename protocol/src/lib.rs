@@ -9,6 +9,7 @@ pub mod answer;
 pub mod context;
 pub mod datatype;
 pub mod error;
+pub mod grpc;
 pub mod headers;
 mod json;
 pub mod load;

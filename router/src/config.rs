@@ -10,6 +10,7 @@ use std::{
 use http::uri::Authority;
 use midspan_net::{
     config::{Problem, Validate},
+    cors::{Cors, Origins},
     shards,
     tls::{Certificates, RawTls},
     transport::HttpVersion,
@@ -66,6 +67,9 @@ pub struct RawListen {
     pub threads: usize,
     /// How long requests under way may take after SIGTERM or SIGINT.
     pub drain: Span,
+    /// Origins whose pages may call this port, for example `https://app.example`; `*` means all, an
+    /// empty list none.
+    pub origins: Vec<String>,
     /// Encrypts the apps' port: HTTP/1.1 and HTTP/2 as the client asks for in its handshake. Clients
     /// that speak no TLS are then turned away.
     pub tls: Option<RawTls>,
@@ -78,6 +82,7 @@ impl Default for RawListen {
             admin: SocketAddr::from(([127, 0, 0, 1], 9090)),
             threads: 0,
             drain: Span::millis(10_000),
+            origins: vec!["*".into()],
             tls: None,
         }
     }
@@ -218,6 +223,8 @@ pub struct Config {
     pub threads: usize,
     /// Grace period of the drain.
     pub drain: Duration,
+    /// Whose pages may call the port.
+    pub cors: Cors,
     /// What encrypts the apps' port.
     pub tls: Option<Arc<Certificates>>,
     /// Bounds.
@@ -298,6 +305,9 @@ impl Validate for RawConfig {
                 self.listen.threads.min(256)
             },
             drain: self.listen.drain.0,
+            cors: Origins::parse(&self.listen.origins)
+                .map(Cors::new)
+                .map_err(|problem| Problem::new("listen.origins", problem))?,
             tls: self.listen.tls.map(|tls| tls.load(base, "listen.tls")).transpose()?,
             limits: self.limits,
             policy,

@@ -1,18 +1,25 @@
-//! Writes the binary seeds of the fuzz corpus: activation frames and decision records. Text seeds,
-//! pictures and manifests are plain files beside them.
+//! Writes the binary seeds of the fuzz corpus: activation frames, decision records and gRPC
+//! messages. Text seeds, pictures and manifests are plain files beside them.
 
 use std::{error::Error, fs, path::Path, sync::Arc};
 
+use bytes::Bytes;
+use midspan_protocol::{
+    Datatype, InferRequest, InferResponse, ModelName, Parameter, Parameters, RequestedOutput,
+    grpc::inference::{InferTensorContents, ModelInferRequest, ModelInferResponse},
+};
 use midspan_router_core as core;
 use midspan_runtime::{ElementType, Tensor};
 use midspan_split::{Codec, Precision, SplitId, codec::Scale, encode};
+use prost::Message;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 fn main() -> Result<()> {
     let corpus = system_tests::repo::root().join("tests/fuzz/corpus");
     frames(&corpus.join("frame"))?;
-    records(&corpus.join("decision_record"))
+    records(&corpus.join("decision_record"))?;
+    messages(&corpus)
 }
 
 fn write(folder: &Path, name: &str, bytes: &[u8]) -> Result<()> {
@@ -92,4 +99,51 @@ fn records(folder: &Path) -> Result<()> {
     let mut empty = Vec::new();
     core::encode(&inputs, 0, &decision, &mut empty);
     write(folder, "ok-nobody", &empty)
+}
+
+fn messages(corpus: &Path) -> Result<()> {
+    let strings = Bytes::from_static(b"\x01\0\0\0a\0\0\0\0");
+    let tensors = vec![
+        midspan_protocol::Tensor::from_f32("x", vec![1, 2], &[1.5, f32::NAN])?,
+        midspan_protocol::Tensor::new("s", Datatype::Bytes, vec![2], strings)?,
+    ];
+    // One of each: a map's entries are written in no fixed order, and seeds are the same each time.
+    let mut parameters = Parameters::default();
+    parameters.set("p", Parameter::Float(0.5));
+    let outputs = vec![RequestedOutput { name: "y".into(), parameters: parameters.clone() }];
+    let request = InferRequest {
+        id: Some("7".into()),
+        parameters: parameters.clone(),
+        inputs: tensors.clone(),
+        outputs,
+    };
+    let model = ModelName { name: "m".into(), version: Some("2".into()) };
+    let raw = ModelInferRequest::new(&model, request);
+    let folder = corpus.join("grpc_request");
+    write(&folder, "ok-raw", &raw.encode_to_vec())?;
+    write(&folder, "ok-nothing", &[])?;
+    let mut typed = raw.clone();
+    typed.raw_input_contents.clear();
+    let [x, s] = typed.inputs.as_mut_slice() else { return Err("two inputs".into()) };
+    let fp32_contents = vec![1.5, f32::NAN];
+    x.contents = Some(InferTensorContents { fp32_contents, ..Default::default() });
+    let bytes_contents = vec![Bytes::from_static(b"a"), Bytes::new()];
+    s.contents = Some(InferTensorContents { bytes_contents, ..Default::default() });
+    write(&folder, "ok-typed", &typed.encode_to_vec())?;
+    typed.raw_input_contents.clone_from(&raw.raw_input_contents);
+    write(&folder, "bad-both", &typed.encode_to_vec())?;
+    write(&folder, "bad-cut-short", &raw.encode_to_vec()[..20])?;
+
+    let response = InferResponse {
+        model_name: "m".into(),
+        model_version: Some("2".into()),
+        id: Some("7".into()),
+        parameters,
+        outputs: tensors,
+    };
+    let mut answer = ModelInferResponse::from(response);
+    let folder = corpus.join("grpc_response");
+    write(&folder, "ok-raw", &answer.encode_to_vec())?;
+    answer.raw_output_contents.pop();
+    write(&folder, "bad-too-few", &answer.encode_to_vec())
 }

@@ -5,6 +5,7 @@
 
 mod coding;
 mod config;
+mod grpc;
 pub mod mutate;
 mod protocol;
 mod record;
@@ -28,6 +29,8 @@ pub const TARGETS: &[Target] = &[
     ("context_header", protocol::context_header),
     ("decision_record", record::decision_record),
     ("frame", split::frame),
+    ("grpc_request", grpc::grpc_request),
+    ("grpc_response", grpc::grpc_response),
     ("infer_request", protocol::infer_request),
     ("infer_response", protocol::infer_response),
     ("load_report", protocol::load_report),

@@ -62,7 +62,7 @@ async fn an_answer_says_where_it_was_made_and_how_busy_the_node_is() {
 }
 
 /// Grey pictures as PNG files in one BYTES tensor.
-fn pngs(indices: &[usize]) -> Tensor {
+pub(crate) fn pngs(indices: &[usize]) -> Tensor {
     let mut data = BytesMut::new();
     for index in indices {
         let grey = pictures().pixels(*index).unwrap().to_vec();

@@ -129,3 +129,27 @@ async fn a_preflight_over_a_socket_has_no_body_and_keeps_the_connection() {
     assert!(rest.starts_with("HTTP/1.1 404"), "{answers}");
     assert!(rest.contains("access-control-allow-origin: *"), "{answers}");
 }
+
+#[test]
+fn origins_are_read_from_a_list() {
+    let list =
+        |entries: &[&str]| entries.iter().map(|entry| (*entry).to_owned()).collect::<Vec<_>>();
+    assert_eq!(Origins::parse(&list(&["*"])), Ok(Origins::Any));
+    assert_eq!(Origins::parse(&[]), Ok(Origins::Only(vec![])));
+    let two = Origins::parse(&list(&["https://a.example", "http://localhost:3000"])).unwrap();
+    assert!(matches!(two, Origins::Only(list) if list.len() == 2));
+    for bad in ["a.example", "https://a.example/", "https://a.example/path", "https://", "\n"] {
+        assert!(Origins::parse(&list(&[bad])).unwrap_err().contains("no origin"), "{bad:?}");
+    }
+}
+
+#[test]
+fn options_without_an_origin_names_the_methods() {
+    let response = Cors::default().options(&head(&[]), "GET, HEAD");
+    assert_eq!(
+        (response.status().as_u16(), &response.headers()[header::ALLOW]),
+        (204, &"GET, HEAD".parse().unwrap())
+    );
+    let response = Cors::default().options(&asked("x-y"), "POST");
+    assert!(response.headers().contains_key(header::ACCESS_CONTROL_ALLOW_METHODS));
+}
