@@ -10,7 +10,12 @@ use std::{
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response, StatusCode, header, request::Parts};
 use hyper::body::Incoming;
-use midspan_net::{Body, Peer, encoding, leftover::settle, reply, telemetry::Metric};
+use midspan_net::{
+    Body, Peer,
+    encoding::{self, Coding},
+    reply,
+    telemetry::Metric,
+};
 use midspan_protocol::{
     Context, ExitMode, InferRequest, ModelName, Route, Verb, headers, response::OutputForm,
 };
@@ -42,14 +47,13 @@ pub(crate) async fn handle(
     let router = request.headers().get(headers::ROUTER).and_then(|value| value.to_str().ok());
     let router = router.map(str::to_owned);
     let router = router.as_deref();
-    let head_only = request.method() == Method::HEAD;
     let response = if grpc::is_call(&request) {
         let answer = calls.answer(&node, request, peer, router, started).await;
         answer.unwrap_or_else(refused)
     } else {
         rest(&node, request, peer, router, started).await
     };
-    respond::finish(&node, response, router, head_only, started)
+    respond::finish(&node, response, router, started)
 }
 
 fn refused(error: NodeError) -> Response<Body> {
@@ -67,13 +71,8 @@ async fn rest(
     started: Instant,
 ) -> Response<Body> {
     let (head, body) = request.into_parts();
-    let mut body = Some(body);
-    let answer = route(node, &head, &mut body, peer, router, started).await;
-    let mut response = answer.unwrap_or_else(refused);
-    if let Some(unread) = body {
-        settle(&head, unread, response.headers_mut()).await;
-    }
-    let mut response = encoding::answer(response, &head.headers).await;
+    let answer = route(node, &head, body, peer, router, started).await.unwrap_or_else(refused);
+    let mut response = encoding::answer(answer, Coding::negotiate(&head.headers)).await;
     node.config.cors.decorate(head.headers.get(header::ORIGIN), response.headers_mut());
     response
 }
@@ -81,7 +80,7 @@ async fn rest(
 async fn route(
     node: &Arc<Node>,
     head: &Parts,
-    body: &mut Option<Incoming>,
+    body: Incoming,
     peer: Peer,
     router: Option<&str>,
     started: Instant,
@@ -170,17 +169,14 @@ pub(crate) fn obey(terms: &Terms, name: &ModelName, config: &Config) -> Result<(
     Ok(())
 }
 
-/// Reads a body whole and decodes it, placed so that its binary part is aligned. What is refused
-/// before a byte of it was read is left where it is.
+/// Reads a body whole and decodes it, placed so that its binary part is aligned.
 async fn read(
     map: &HeaderMap,
-    body: &mut Option<Incoming>,
+    body: Incoming,
     limit: usize,
     until: Instant,
 ) -> Result<Bytes, NodeError> {
     let json_length = headers::json_length(map).map_err(NodeError::BadRequest)?;
-    encoding::Coding::of_body(map)?;
-    let Some(body) = body.take() else { return Ok(Bytes::new()) };
     let reading = encoding::decode(body, map, limit, json_length);
     let read = timeout_at(until.into(), reading).await.map_err(|_elapsed| NodeError::Deadline)?;
     Ok(read?)

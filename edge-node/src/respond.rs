@@ -4,12 +4,7 @@
 use std::{fmt::Write as _, time::Instant};
 
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
-use http_body::Body as _;
-use midspan_net::{
-    Body,
-    body::{empty, full},
-    telemetry::Metric,
-};
+use midspan_net::{Body, body::full, telemetry::Metric};
 use midspan_protocol::{AnsweredBy, headers, response::OutputForm, timing};
 
 use crate::{
@@ -108,19 +103,13 @@ fn server_timing(spent: &Spent) -> String {
     value
 }
 
-/// What every response of the node carries, errors included; an answer to HEAD loses its body.
+/// What every response of the node carries, errors included.
 pub(crate) fn finish(
     node: &Node,
     mut response: Response<Body>,
     router: Option<&str>,
-    head_only: bool,
     started: Instant,
 ) -> Response<Body> {
-    if head_only {
-        let length = response.body().size_hint().exact().unwrap_or(0);
-        response.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from(length));
-        *response.body_mut() = empty();
-    }
     let report = node.load.report(router, node.queue.len(), node.tasks.is_draining());
     let map = response.headers_mut();
     set(map, headers::NODE, &node.config.name);

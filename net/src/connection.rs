@@ -11,7 +11,7 @@ use std::{
 
 use bytes::Bytes;
 use futures_util::FutureExt;
-use http::{Request, Response, StatusCode, Version, header};
+use http::{Method, Request, Response, StatusCode, Version, header};
 use hyper::{
     body::{Body as _, Incoming},
     server::conn::{http1, http2},
@@ -26,12 +26,23 @@ use tokio::{
 
 use crate::{
     Body, Limits, Peer, Tasks,
+    body::empty,
     exchange::{Answer, Exchange},
     refusal::Wire,
     reply,
     socket::{Patience, Socket},
     tls::Certificates,
 };
+
+/// Bytes that an HTTP/1.1 connection buffers each way; hyper grows to 400 KiB otherwise.
+const H1_BUFFER: u32 = 64 << 10;
+
+/// Bytes of a request body that a peer may send ahead of its reader on HTTP/2.
+const H2_STREAM_WINDOW: u32 = 128 << 10;
+
+/// The same for all streams of a connection: of several, so that one that is not read does not
+/// hold up the others.
+const H2_CONNECTION_WINDOW: u32 = 4 << 20;
 
 /// What an HTTP/2 connection begins with.
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -162,6 +173,7 @@ where
                 .timer(TokioTimer::new())
                 .header_read_timeout(limits.head_timeout)
                 .max_header_size(limits.head_size as usize)
+                .max_buf_size(limits.head_size.max(H1_BUFFER) as usize)
                 .serve_connection(io, service);
             until_drained(connection, http1::Connection::graceful_shutdown, &tasks, &exchange)
                 .await?;
@@ -171,6 +183,8 @@ where
                 .timer(TokioTimer::new())
                 .max_concurrent_streams(limits.streams)
                 .max_header_list_size(limits.head_size)
+                .initial_stream_window_size(H2_STREAM_WINDOW)
+                .initial_connection_window_size(H2_CONNECTION_WINDOW)
                 .keep_alive_interval(Duration::from_secs(20))
                 .keep_alive_timeout(Duration::from_secs(20))
                 .serve_connection(TokioIo::new(Wire::plain(io, read)), service);
@@ -220,24 +234,43 @@ where
     service_fn(move |request: Request<Incoming>| {
         let open = exchange.enter();
         let sending = request.version() < Version::HTTP_2 && !request.body().is_end_stream();
+        let head_only = request.method() == Method::HEAD;
         let answer = AssertUnwindSafe(guarded(handler.clone(), request, peer)).catch_unwind();
         async move {
-            let response = answer.await.unwrap_or_else(|_panic| {
+            let mut response = answer.await.unwrap_or_else(|_panic| {
                 reply::error(
                     StatusCode::INTERNAL_SERVER_ERROR,
                     "internal error: the handler failed",
                 )
             });
+            if head_only {
+                response = without_body(response);
+            }
             if sending {
                 // An error may have left the request's body unread, and then ends the connection.
                 let refused = response.status().is_client_error()
                     || response.status().is_server_error()
                     || response.headers().contains_key(header::CONNECTION);
                 open.exchange().set_linger(refused);
+                if !response.status().is_success() {
+                    // The handler may have dropped the body unread. hyper sees that when it is
+                    // polled again: it takes a short rest that is here already, else it ends the
+                    // connection, which the head can only say if it is written afterwards.
+                    tokio::task::yield_now().await;
+                }
             }
             Ok::<_, Infallible>(response.map(|body| Answer::new(body, open)))
         }
     })
+}
+
+/// The answer to HEAD: the head of the answer to GET. hyper drops the body on HTTP/1.1 only.
+fn without_body(mut response: Response<Body>) -> Response<Body> {
+    if let Some(length) = response.body().size_hint().exact().filter(|length| *length > 0) {
+        let entry = response.headers_mut().entry(header::CONTENT_LENGTH);
+        entry.or_insert_with(|| length.into());
+    }
+    response.map(|_body| empty())
 }
 
 /// Calls the handler inside the future, so that a panic before its first await is caught too.

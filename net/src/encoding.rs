@@ -236,11 +236,10 @@ pub async fn encode(plain: Bytes, coding: Coding) -> Bytes {
     job.await.unwrap_or_else(|_| encode_whole(&kept, coding))
 }
 
-/// Puts an answer that is whole into the coding that the request with the headers `asked` prefers.
-pub async fn answer(response: Response<Body>, asked: &HeaderMap) -> Response<Body> {
+/// Puts an answer that is whole into `coding`, which its request prefers.
+pub async fn answer(response: Response<Body>, coding: Coding) -> Response<Body> {
     let (mut head, body) = response.into_parts();
     reply::vary(&mut head.headers, "accept-encoding");
-    let coding = Coding::negotiate(asked);
     let Some(name) = coding.header() else { return Response::from_parts(head, body) };
     let empty = http_body::Body::is_end_stream(&body);
     if empty || head.headers.contains_key(header::CONTENT_ENCODING) {

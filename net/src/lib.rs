@@ -9,7 +9,6 @@ mod connection;
 pub mod cors;
 pub mod encoding;
 mod exchange;
-pub mod leftover;
 pub mod listen;
 mod refusal;
 pub mod reply;

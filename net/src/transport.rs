@@ -57,6 +57,16 @@ pub enum HttpVersion {
     H2,
 }
 
+/// Bytes that an HTTP/1.1 connection buffers each way; hyper grows to 400 KiB otherwise.
+const H1_BUFFER: usize = 64 << 10;
+
+/// Bytes of an answer that a peer may send ahead of its reader on HTTP/2.
+const H2_STREAM_WINDOW: u32 = 256 << 10;
+
+/// No bound beside the streams' own: apps that do not read their answers must not hold up the
+/// others whose answers come over the same connection.
+const H2_CONNECTION_WINDOW: u32 = (1 << 31) - 1;
+
 /// A pooled HTTP client towards one peer.
 pub struct Pooled {
     client: Client<HttpConnector, Body>,
@@ -100,7 +110,10 @@ impl Pooled {
             .timer(TokioTimer::new())
             .pool_idle_timeout(options.idle_timeout)
             .pool_max_idle_per_host(options.max_idle)
+            .http1_max_buf_size(H1_BUFFER)
             .http2_only(h2)
+            .http2_initial_stream_window_size(H2_STREAM_WINDOW)
+            .http2_initial_connection_window_size(H2_CONNECTION_WINDOW)
             // A peer that vanished without a word is noticed while requests wait on it.
             .http2_keep_alive_interval(h2.then_some(Duration::from_secs(5)))
             .http2_keep_alive_timeout(Duration::from_secs(5))

@@ -12,12 +12,26 @@ use crate::{config::RawLimits, error::RouteError};
 #[derive(Clone, Debug)]
 pub(crate) struct Admitted {
     pub(crate) route: Route,
+    pub(crate) terms: Terms,
+}
+
+/// Until when a request may take, and what it belongs to.
+#[derive(Clone, Debug)]
+pub(crate) struct Terms {
     /// When the app stops waiting.
     pub(crate) until: Instant,
-    /// The same as a span, for messages.
-    pub(crate) deadline: Duration,
+    /// The same as a span, for messages; none for a stream that may go on for ever.
+    pub(crate) deadline: Option<Duration>,
     /// The app's affinity key.
     pub(crate) session: Option<Vec<u8>>,
+}
+
+impl Terms {
+    /// The error of one who waited for too long.
+    pub(crate) fn late(&self) -> RouteError {
+        let waited = self.deadline.unwrap_or_default();
+        RouteError::Deadline { millis: u64::try_from(waited.as_millis()).unwrap_or(u64::MAX) }
+    }
 }
 
 /// Admits a head, or says why not. `now` is the head's arrival.
@@ -37,8 +51,14 @@ pub(crate) fn admit(
         return Err(RouteError::TooLarge { limit: limits.body.as_usize() });
     }
     let deadline = deadline(&head.headers, limits)?;
-    let session = head.headers.get(headers::SESSION).map(|value| value.as_bytes().to_vec());
-    Ok(Admitted { route, until: now + deadline, deadline, session })
+    let terms =
+        Terms { until: now + deadline, deadline: Some(deadline), session: session(&head.headers) };
+    Ok(Admitted { route, terms })
+}
+
+/// The app's affinity key.
+pub(crate) fn session(map: &HeaderMap) -> Option<Vec<u8>> {
+    map.get(headers::SESSION).map(|value| value.as_bytes().to_vec())
 }
 
 fn deadline(map: &HeaderMap, limits: &RawLimits) -> Result<Duration, RouteError> {
@@ -50,31 +70,35 @@ fn deadline(map: &HeaderMap, limits: &RawLimits) -> Result<Duration, RouteError>
 
 /// Headers for the next hop: hop-by-hop ones and ours removed, except those of ours that an app
 /// may set.
-pub(crate) fn forwarded(map: &HeaderMap) -> HeaderMap {
-    let mut out = map.clone();
-    for value in map.get_all(header::CONNECTION) {
-        let names = value.to_str().unwrap_or_default().split(',');
-        for name in names.filter_map(|name| HeaderName::from_bytes(name.trim().as_bytes()).ok()) {
-            // Content-Length and the like cannot be made hop-by-hop by a client's wish.
-            if name != header::CONTENT_LENGTH && name != header::HOST {
-                out.remove(name);
-            }
-        }
-    }
-    for name in HOP_BY_HOP {
-        out.remove(name);
-    }
-    let ours: Vec<HeaderName> = map
+pub(crate) fn forwarded(mut map: HeaderMap) -> HeaderMap {
+    let listed = map.get_all(header::CONNECTION).iter();
+    let listed = listed.flat_map(|value| value.to_str().unwrap_or_default().split(','));
+    let listed = listed.filter_map(|name| HeaderName::from_bytes(name.trim().as_bytes()).ok());
+    let gone = listed.filter(|name| !WHAT_THE_BODY_IS.contains(name));
+    let ours = map
         .keys()
         .filter(|name| headers::is_ours(name) && !headers::FROM_CLIENTS.contains(name))
-        .cloned()
-        .collect();
-    for name in ours {
-        out.remove(name);
+        .cloned();
+    let gone: Vec<HeaderName> = gone.chain(ours).collect();
+    for name in gone {
+        map.remove(name);
     }
-    out.remove(headers::DEADLINE_MS);
-    out
+    for name in HOP_BY_HOP {
+        map.remove(name);
+    }
+    // Each hop states what is left.
+    map.remove(headers::DEADLINE_MS);
+    map
 }
+
+/// What a client cannot make hop-by-hop by listing it in `Connection`: without these the node would
+/// read another body than the one that was sent.
+const WHAT_THE_BODY_IS: [HeaderName; 4] = [
+    header::CONTENT_LENGTH,
+    header::CONTENT_ENCODING,
+    header::CONTENT_TYPE,
+    headers::INFERENCE_HEADER_CONTENT_LENGTH,
+];
 
 /// RFC 9110 §7.6.1, and Host and Expect, which are each hop's own.
 const HOP_BY_HOP: [HeaderName; 10] = [

@@ -35,6 +35,10 @@ pub struct RawConfig {
     /// probed yet a round trip to assume.
     #[serde(default)]
     pub place: Option<[f64; 2]>,
+    /// Whether apps may load and unload models through this router, on every node that lists them;
+    /// 403 otherwise. The nodes' own `model_control` must be on too.
+    #[serde(default)]
+    pub model_control: bool,
     /// Ports.
     #[serde(default)]
     pub listen: RawListen,
@@ -100,7 +104,8 @@ pub struct RawLimits {
     pub streams: u32,
     /// Deadline of a request that states none with `midspan-deadline-ms`.
     pub deadline: Span,
-    /// Longest deadline that a client may ask for.
+    /// Longest deadline that a client may ask for. A stream of gRPC may ask for any, or for none;
+    /// it ends when nothing has moved on it, in either direction, for this long.
     pub max_deadline: Span,
     /// Request and answer bodies up to this size survive the loss of a node: the request is kept
     /// for another try, the answer is read whole before its head goes out.
@@ -215,6 +220,8 @@ pub struct Config {
     pub region: String,
     /// Where it is.
     pub place: Option<Place>,
+    /// Whether apps may load and unload models.
+    pub model_control: bool,
     /// Port for apps.
     pub apps: SocketAddr,
     /// Admin port.
@@ -297,6 +304,7 @@ impl Validate for RawConfig {
             place: self.place.map(|place| to_place("place", place)).transpose()?,
             name: self.name,
             region: self.region,
+            model_control: self.model_control,
             apps: self.listen.apps,
             admin: self.listen.admin,
             threads: if self.listen.threads == 0 {

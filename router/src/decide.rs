@@ -8,7 +8,7 @@ use midspan_router_core::{
     AffinityKey, Choice, KeyHasher, Micros, Outcome, PayloadClass, Place, Request, choose, gather,
 };
 
-use crate::{admit::Admitted, error::RouteError, records::DecisionId, shard::Shard};
+use crate::{admit::Terms, error::RouteError, records::DecisionId, shard::Shard};
 
 /// A decision; its list is empty when no node may be asked.
 #[derive(Clone, Debug)]
@@ -34,7 +34,7 @@ impl Decided {
 /// Decides for a model request whose body has `length` bytes (0 when unknown).
 pub(crate) fn decide(
     shard: &Shard,
-    admitted: &Admitted,
+    terms: &Terms,
     model: &ModelName,
     client: Option<Place>,
     length: u64,
@@ -43,10 +43,10 @@ pub(crate) fn decide(
     let id = fleet.model(model).ok_or_else(|| {
         if fleet.is_cold() { RouteError::Cold } else { RouteError::UnknownModel(model.to_string()) }
     })?;
-    let left = admitted.until.saturating_duration_since(Instant::now());
+    let left = terms.until.saturating_duration_since(Instant::now());
     let mut request = Request::new(id);
-    request.key = Some(affinity(admitted, model, client));
-    request.deadline = Some(Micros::from(left));
+    request.key = Some(affinity(terms, model, client));
+    request.deadline = terms.deadline.map(|_| Micros::from(left));
     request.payload = PayloadClass::of_len(length);
     request.client = client;
 
@@ -69,8 +69,8 @@ pub(crate) fn decide(
 
 /// The affinity key: the app's session if it names one, else model and client cell, so that the
 /// requests of one neighbourhood share a warm node.
-fn affinity(admitted: &Admitted, model: &ModelName, client: Option<Place>) -> AffinityKey {
-    if let Some(session) = &admitted.session {
+fn affinity(terms: &Terms, model: &ModelName, client: Option<Place>) -> AffinityKey {
+    if let Some(session) = &terms.session {
         return KeyHasher::new().field(b"session").field(session).finish();
     }
     let cell = client.map_or(u32::MAX, Place::cell);

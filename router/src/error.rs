@@ -1,8 +1,11 @@
-//! Why the router itself answers a request with an error: one table from cause to status.
+//! Why the router itself answers a request with an error: one table from cause to status, for
+//! REST and for gRPC.
 
 use http::{Response, StatusCode};
 use midspan_net::{Body, reply};
-use midspan_protocol::RouteFault;
+use midspan_protocol::{RouteFault, grpc::peek::PeekError};
+
+use crate::grpc::status::{self, Code};
 
 /// Whose fault an error is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +33,21 @@ pub enum RouteError {
     /// A header or path that cannot be used.
     #[error("{0}")]
     BadRequest(String),
+    /// gRPC: the first message does not say its model.
+    #[error(transparent)]
+    Message(#[from] PeekError),
+    /// gRPC: no such method is offered.
+    #[error("{0} is not offered")]
+    Unimplemented(String),
+    /// gRPC: the health service knows no such service.
+    #[error("no service '{0}' is known here")]
+    UnknownService(String),
+    /// A path of gRPC without what gRPC needs.
+    #[error("gRPC needs HTTP/2 and content-type application/grpc")]
+    NotGrpc,
+    /// Clients may not load and unload models through this router.
+    #[error("loading and unloading is off; set model_control = true in the router's configuration")]
+    ModelControl,
     /// The request's body is over the limit.
     #[error("the request body is larger than the limit of {limit} bytes")]
     TooLarge {
@@ -64,23 +82,39 @@ pub enum RouteError {
 }
 
 impl RouteError {
-    /// The table: status, metric label, blame.
-    const fn row(&self) -> (StatusCode, &'static str, Blame) {
+    /// The table: status, the same for gRPC, metric label, blame.
+    const fn row(&self) -> (StatusCode, Code, &'static str, Blame) {
         use Blame::{Client, Node, Router};
+        use StatusCode as S;
         match self {
-            Self::Route(RouteFault::NotFound(_)) => (StatusCode::NOT_FOUND, "not_found", Client),
-            Self::Route(RouteFault::Method { .. }) => {
-                (StatusCode::METHOD_NOT_ALLOWED, "method", Client)
+            Self::Route(RouteFault::NotFound(_)) => {
+                (S::NOT_FOUND, Code::Unimplemented, "not_found", Client)
             }
-            Self::Route(RouteFault::Name(_)) => (StatusCode::BAD_REQUEST, "bad_request", Client),
-            Self::UnknownModel(_) => (StatusCode::NOT_FOUND, "unknown_model", Client),
-            Self::Cold => (StatusCode::SERVICE_UNAVAILABLE, "cold", Router),
-            Self::BadRequest(_) => (StatusCode::BAD_REQUEST, "bad_request", Client),
-            Self::TooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, "too_large", Client),
-            Self::ClientBody(_) => (StatusCode::BAD_REQUEST, "client_body", Client),
-            Self::Deadline { .. } => (StatusCode::GATEWAY_TIMEOUT, "deadline", Node),
-            Self::NoNode { .. } => (StatusCode::SERVICE_UNAVAILABLE, "no_node", Router),
-            Self::NodeLost { .. } => (StatusCode::SERVICE_UNAVAILABLE, "node_lost", Node),
+            Self::Route(RouteFault::Method { .. }) => {
+                (S::METHOD_NOT_ALLOWED, Code::Unimplemented, "method", Client)
+            }
+            Self::Route(RouteFault::Name(_)) | Self::BadRequest(_) => {
+                (S::BAD_REQUEST, Code::InvalidArgument, "bad_request", Client)
+            }
+            Self::UnknownModel(_) => (S::NOT_FOUND, Code::NotFound, "unknown_model", Client),
+            Self::Cold => (S::SERVICE_UNAVAILABLE, Code::Unavailable, "cold", Router),
+            Self::Message(PeekError::TooLarge { .. }) | Self::TooLarge { .. } => {
+                (S::PAYLOAD_TOO_LARGE, Code::ResourceExhausted, "too_large", Client)
+            }
+            Self::Message(PeekError::Coding(_)) => {
+                (S::UNSUPPORTED_MEDIA_TYPE, Code::Unimplemented, "coding", Client)
+            }
+            Self::Message(_) => (S::BAD_REQUEST, Code::InvalidArgument, "bad_message", Client),
+            Self::Unimplemented(_) => {
+                (S::NOT_IMPLEMENTED, Code::Unimplemented, "unimplemented", Client)
+            }
+            Self::UnknownService(_) => (S::NOT_FOUND, Code::NotFound, "unknown_service", Client),
+            Self::NotGrpc => (S::UNSUPPORTED_MEDIA_TYPE, Code::Internal, "not_grpc", Client),
+            Self::ModelControl => (S::FORBIDDEN, Code::PermissionDenied, "model_control", Client),
+            Self::ClientBody(_) => (S::BAD_REQUEST, Code::Cancelled, "client_body", Client),
+            Self::Deadline { .. } => (S::GATEWAY_TIMEOUT, Code::DeadlineExceeded, "deadline", Node),
+            Self::NoNode { .. } => (S::SERVICE_UNAVAILABLE, Code::Unavailable, "no_node", Router),
+            Self::NodeLost { .. } => (S::SERVICE_UNAVAILABLE, Code::Unavailable, "node_lost", Node),
         }
     }
 
@@ -93,19 +127,24 @@ impl RouteError {
     /// A stable label for metrics and logs.
     #[must_use]
     pub const fn reason(&self) -> &'static str {
-        self.row().1
+        self.row().2
     }
 
     /// Whose fault it is.
     #[must_use]
     pub const fn blame(&self) -> Blame {
-        self.row().2
+        self.row().3
     }
 
     /// Whether the app may send the same request again soon.
     #[must_use]
     pub fn retry(&self) -> bool {
         self.status() == StatusCode::SERVICE_UNAVAILABLE
+    }
+
+    /// The error as an answer of gRPC.
+    pub(crate) fn grpc_response(&self) -> Response<Body> {
+        status::trailers_only(self.row().1, &self.to_string())
     }
 
     /// The error as an answer.

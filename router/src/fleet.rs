@@ -33,13 +33,17 @@ pub struct Fleet {
     /// Live state of every slot.
     pub cells: Arc<Cells>,
     topology: ArcSwap<Topology>,
-    models: ArcSwap<HashMap<ModelName, ModelId>>,
+    models: ArcSwap<Models>,
     by_key: HashMap<NodeKey, usize>,
     /// What each node last said of itself; the lock also serialises topology changes.
     infos: Mutex<Vec<Option<NodeInfo>>>,
     started: Instant,
     here: Option<midspan_router_core::Place>,
 }
+
+/// Every model that was ever listed, with its number, which it keeps, and whether a node lists it
+/// now.
+type Models = HashMap<ModelName, (ModelId, bool)>;
 
 impl Fleet {
     /// A fleet of configured nodes, none of which has been heard of yet.
@@ -91,16 +95,34 @@ impl Fleet {
         self.topology.load_full()
     }
 
-    /// The number of a model, if any node ever listed it.
+    /// The number of a model that some node lists, ready or not.
     #[must_use]
     pub fn model(&self, name: &ModelName) -> Option<ModelId> {
-        self.models.load().get(name).copied()
+        self.models.load().get(name).filter(|(_, listed)| *listed).map(|(id, _)| *id)
+    }
+
+    /// The nodes that list a model, or those that were heard of, in configuration order.
+    #[must_use]
+    pub fn listing(&self, model: Option<&ModelName>) -> Vec<usize> {
+        let lists = |info: &NodeInfo| {
+            model.is_none_or(|model| info.models.iter().any(|entry| is_named(entry, model)))
+        };
+        let infos = self.infos.lock().unwrap_or_else(PoisonError::into_inner);
+        let infos = infos.iter().enumerate();
+        infos.filter(|(_, info)| info.as_ref().is_some_and(lists)).map(|(at, _)| at).collect()
+    }
+
+    /// Whether a configured node may be given requests.
+    #[must_use]
+    pub fn is_usable(&self, index: usize) -> bool {
+        let view = self.slot(index).and_then(|slot| self.cells.view(slot, self.now()));
+        view.is_some_and(|view| view.health.usable())
     }
 
     /// The name behind a model's number.
     #[must_use]
     pub fn model_name(&self, id: ModelId) -> Option<ModelName> {
-        self.models.load().iter().find(|entry| *entry.1 == id).map(|entry| entry.0.clone())
+        self.models.load().iter().find(|entry| entry.1.0 == id).map(|entry| entry.0.clone())
     }
 
     /// Which configured node a key belongs to.
@@ -148,14 +170,21 @@ impl Fleet {
         self.infos.lock().unwrap_or_else(PoisonError::into_inner).get(index)?.clone()
     }
 
-    /// Models that some node has listed as ready, without duplicates, in name order.
+    /// Models that some node lists, without duplicates, in order of name and version; each in the
+    /// best state that it has anywhere.
     #[must_use]
     pub fn repository(&self) -> Vec<RepositoryEntry> {
         let infos = self.infos.lock().unwrap_or_else(PoisonError::into_inner);
         let mut all: Vec<RepositoryEntry> =
             infos.iter().flatten().flat_map(|info| info.models.iter().cloned()).collect();
-        // READY sorts before UNAVAILABLE: one ready node makes the fleet's entry ready.
-        all.sort_by(|a, b| (&a.name, &a.version, &a.state).cmp(&(&b.name, &b.version, &b.state)));
+        let rank = |entry: &RepositoryEntry| match entry.state.as_str() {
+            "READY" => 0,
+            "LOADING" => 1,
+            _ => 2,
+        };
+        let key =
+            |entry: &RepositoryEntry| (entry.name.clone(), entry.version.clone(), rank(entry));
+        all.sort_by_cached_key(key);
         all.dedup_by(|a, b| a.name == b.name && a.version == b.version);
         all
     }
@@ -176,8 +205,17 @@ impl Fleet {
 
     /// Callers hold the lock on `infos`.
     fn rebuild(&self, infos: &[Option<NodeInfo>]) -> Result<(), TopologyError> {
-        let mut models = HashMap::clone(&self.models.load());
+        let mut models = Models::clone(&self.models.load());
+        models.values_mut().for_each(|entry| entry.1 = false);
         let mut builder = TopologyBuilder::new().here(self.here);
+        let all: Vec<&RepositoryEntry> =
+            infos.iter().flatten().flat_map(|info| &info.models).collect();
+        // A model that is ready nowhere is left with the nodes that list it: their word on it is
+        // better than the router's.
+        let served_by = |entry: &RepositoryEntry, name: &ModelName| {
+            entry.state == "READY"
+                || !all.iter().any(|other| other.state == "READY" && is_named(other, name))
+        };
         for (node, info) in self.nodes.iter().zip(infos) {
             let mut spec = NodeSpec::new(key(node), node.region);
             spec.place = node.place;
@@ -185,7 +223,7 @@ impl Fleet {
             if let Some(info) = info {
                 let workers = u16::try_from(info.workers).ok().and_then(|n| Workers::new(n).ok());
                 spec.workers = workers.unwrap_or(spec.workers);
-                spec.models = served(info, &mut models);
+                spec.models = served(info, &mut models, served_by);
             }
             builder = builder.node(spec);
         }
@@ -203,27 +241,39 @@ fn key(node: &Node) -> NodeKey {
     NodeKey(hash_bytes(node.name.as_bytes()))
 }
 
-/// The ready models of a node, numbered; each once by its version and once without.
-fn served(info: &NodeInfo, models: &mut HashMap<ModelName, ModelId>) -> Vec<Served> {
+/// Whether an entry is what `model` names.
+fn is_named(entry: &RepositoryEntry, model: &ModelName) -> bool {
+    entry.name == model.name
+        && model.version.as_ref().is_none_or(|version| *version == entry.version)
+}
+
+/// The models of a node, numbered; each once by its version and once without. Those that it lists
+/// but does not serve are numbered too: they are known.
+fn served(
+    info: &NodeInfo,
+    models: &mut Models,
+    is_served: impl Fn(&RepositoryEntry, &ModelName) -> bool,
+) -> Vec<Served> {
     let mut out: Vec<Served> = Vec::new();
-    for entry in info.models.iter().filter(|entry| entry.state == "READY") {
+    for entry in &info.models {
         let versions = [None, Some(entry.version.clone())];
         for version in versions.into_iter().filter(|version| version.as_deref() != Some("")) {
             let name = ModelName { name: entry.name.clone(), version };
+            let serves = is_served(entry, &name);
             let next = ModelId(u32::try_from(models.len()).unwrap_or(u32::MAX));
-            let room = models.len() < MAX_MODELS;
-            let Some(model) = models
-                .get(&name)
-                .copied()
-                .or_else(|| room.then(|| *models.entry(name).or_insert(next)))
-            else {
+            if models.len() >= MAX_MODELS && !models.contains_key(&name) {
                 tracing::warn!(node = info.name, model = entry.name, "too many models; ignored");
                 continue;
-            };
-            if !out.iter().any(|served| served.model == model) {
-                out.push(Served { model, held: Held::Resident, service: None });
+            }
+            let (model, listed) = models.entry(name).or_insert((next, true));
+            *listed = true;
+            if serves && !out.iter().any(|served| served.model == *model) {
+                out.push(Served { model: *model, held: Held::Resident, service: None });
             }
         }
     }
     out
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,9 +1,10 @@
 //! The router: takes requests from apps, decides through the core, forwards to nodes.
 //!
 //! One file per hop of a request: [`listen`] → [`admit`] → [`locate`] → [`decide`] → [`forward`] →
-//! [`respond`]. Beside them: what is known of the fleet ([`fleet`], brought by [`probe`]), one
+//! [`respond`]; gRPC passes through [`grpc`] on its way. What concerns several nodes at once is
+//! asked by [`fanout`]. Beside them: what is known of the fleet ([`fleet`], brought by [`probe`]), one
 //! thread's state ([`shard`]), kept bodies ([`replay`]) and kept decisions ([`records`]). The
-//! router parses no bodies and knows no models but by name.
+//! router parses no bodies, peeks at the first message of gRPC, and knows no models but by name.
 
 mod admin;
 mod admit;
@@ -11,8 +12,11 @@ mod answer;
 pub mod config;
 mod decide;
 mod error;
+mod fanout;
 mod fleet;
 mod forward;
+mod grpc;
+mod inquire;
 mod listen;
 mod locate;
 mod own;

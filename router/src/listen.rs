@@ -2,17 +2,22 @@
 
 use std::{sync::Arc, time::Instant};
 
-use http::{Request, Response};
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Method, Request, Response, header, request::Parts};
 use hyper::body::Incoming;
-use midspan_net::{Body, Peer};
+use midspan_net::{
+    Body, Peer,
+    encoding::{self, Coding},
+};
 use midspan_protocol::{Route, RouteFault, Verb};
 
 use crate::{
-    admit,
+    admit::{self, Admitted},
     decide::{self, Decided},
     error::RouteError,
-    forward::{self, Forwarded},
-    locate, own, respond,
+    fanout,
+    forward::{self, Errand, Forwarded, Manner},
+    grpc, locate, own, respond,
     shard::Shard,
 };
 
@@ -25,35 +30,95 @@ pub(crate) async fn handle(
     let started = Instant::now();
     let _in_flight = InFlight::enter(&shard);
     let mut decided = None;
-    let outcome = route(&shard, request, peer, started, &mut decided).await;
-    respond::respond(&shard, outcome, decided.as_ref(), started)
+    let (head, body) = request.into_parts();
+    if grpc::is_grpc(&head) {
+        let outcome = grpc::route(&shard, head, body, peer, started, &mut decided).await;
+        return respond::respond(&shard, outcome, decided.as_ref(), started, true);
+    }
+    let asked = Asked::of(&head.headers);
+    let outcome = route(&shard, head, body, peer, started, &mut decided).await;
+    let own = outcome.as_ref().map_or(true, |forwarded| forwarded.attempts == 0);
+    let mut response = respond::respond(&shard, outcome, decided.as_ref(), started, false);
+    if own {
+        // What a node says stays in the coding that it chose.
+        response = encoding::answer(response, asked.coding).await;
+    }
+    shard.config.cors.decorate(asked.origin.as_ref(), response.headers_mut());
+    response
+}
+
+/// What a head asks of the answer's form; the head itself goes on to a node.
+struct Asked {
+    origin: Option<HeaderValue>,
+    coding: Coding,
+}
+
+impl Asked {
+    fn of(map: &HeaderMap) -> Self {
+        Self { origin: map.get(header::ORIGIN).cloned(), coding: Coding::negotiate(map) }
+    }
 }
 
 async fn route(
     shard: &Arc<Shard>,
-    request: Request<Incoming>,
+    head: Parts,
+    body: Incoming,
     peer: Peer,
     started: Instant,
     decision: &mut Option<Decided>,
 ) -> Result<Forwarded, RouteError> {
-    let (head, body) = request.into_parts();
-    let admitted = admit::admit(&head, &shard.config.limits, started)?;
-    if let Some(response) = own::answer(shard, &admitted.route) {
-        return Ok(Forwarded { response, attempts: 0 });
+    if grpc::is_path(head.uri.path()) {
+        return Err(RouteError::NotGrpc);
     }
-    let Route::Model(model, verb) = &admitted.route else {
-        return Err(RouteFault::NotFound(head.uri.path().to_owned()).into());
-    };
-    let infer = *verb == Verb::Infer;
+    if head.method == Method::OPTIONS {
+        let (_, allow) = Route::of_path(head.uri.path())?;
+        return Ok(Forwarded::new(shard.config.cors.options(&head.headers, allow), 0));
+    }
+    let Admitted { route, terms } = admit::admit(&head, &shard.config.limits, started)?;
+    if let Some(response) = own::answer(shard, &route) {
+        return Ok(Forwarded::new(response, 0));
+    }
+    let errand = |model, infer| Errand { model, terms: &terms, manner: Manner::Rest, infer };
+    match &route {
+        Route::Index => own::index(shard, body, &terms).await,
+        Route::Statistics => fanout::statistics(shard, None, &terms, head).await,
+        Route::Model(model, Verb::Stats) => {
+            fanout::statistics(shard, Some(model), &terms, head).await
+        }
+        Route::Model(model, Verb::Load | Verb::Unload) => {
+            fanout::control(shard, errand(model, false), head, body).await
+        }
+        Route::Model(model, verb) => {
+            let infer = *verb == Verb::Infer;
+            let length = http_body::Body::size_hint(&body).lower();
+            send(shard, errand(model, infer), head, body, length, peer, decision).await
+        }
+        _ => Err(RouteFault::NotFound(head.uri.path().to_owned()).into()),
+    }
+}
+
+/// The hops that any request about one model goes: locate, decide, forward.
+pub(crate) async fn send<B>(
+    shard: &Arc<Shard>,
+    errand: Errand<'_>,
+    head: Parts,
+    body: B,
+    length: u64,
+    peer: Peer,
+    decision: &mut Option<Decided>,
+) -> Result<Forwarded, RouteError>
+where
+    B: http_body::Body<Data = Bytes> + Send + Unpin + 'static,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
     let place = locate::locate(&head.headers, peer, &shard.config.trusted_proxies);
-    let length = http_body::Body::size_hint(&body).lower();
-    let decided = decide::decide(shard, &admitted, model, place, length)?;
+    let decided = decide::decide(shard, errand.terms, errand.model, place, length)?;
     let decided = decision.insert(decided);
     if decided.choices.is_empty() {
-        let (model, state) = (model.to_string(), decided.why_nowhere());
+        let (model, state) = (errand.model.to_string(), decided.why_nowhere());
         return Err(RouteError::NoNode { model, state });
     }
-    forward::forward(shard, &admitted, model, infer, decided, &head, body).await
+    forward::forward(shard, errand, decided, head, body).await
 }
 
 /// Counts a request while its handler, or the rest of its answer, lives; also when the client goes

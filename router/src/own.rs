@@ -1,30 +1,88 @@
-//! What the router answers itself: server metadata, health, the fleet's repository index.
+//! What the router answers itself: server metadata, health, the fleet's repository and its models.
 
+use bytes::Bytes;
 use http::{Response, StatusCode};
-use midspan_net::{Body, reply};
-use midspan_protocol::Route;
+use http_body::Body as HttpBody;
+use midspan_net::{Body, BodyError, body::collect, reply};
+use midspan_protocol::{
+    ProtocolError, Route,
+    metadata::{IndexRequest, ModelList, RepositoryEntry},
+};
+use tokio::time::timeout_at;
 
-use crate::shard::Shard;
+use crate::{admit::Terms, error::RouteError, forward::Forwarded, shard::Shard};
 
-/// The answer to a route that concerns no single model; `None` for any other.
+/// Largest body that the router reads for itself.
+pub(crate) const MAX_BODY: usize = 64 << 10;
+
+/// The answer to a route that concerns no single model and needs no body; `None` for any other.
 pub(crate) fn answer(shard: &Shard, route: &Route) -> Option<Response<Body>> {
     Some(match route {
         Route::Server => reply::server(env!("CARGO_PKG_VERSION")),
         Route::Live => reply::health(None),
-        Route::Ready if shard.tasks.is_draining() => reply::health(Some("draining")),
-        Route::Ready if !any_usable(shard) => reply::health(Some("no node is ready")),
-        Route::Ready => reply::health(None),
-        Route::Index => reply::value(StatusCode::OK, &shard.fleet.repository()),
+        Route::Ready => reply::health(problem(shard)),
+        Route::Models => reply::value(StatusCode::OK, &models(shard)),
+        // No region is ever registered: memory is not shared between hosts.
+        Route::SharedMemory => reply::json(StatusCode::OK, "[]"),
         Route::Document => reply::document(),
-        Route::Models | Route::Statistics | Route::SharedMemory => return None,
+        Route::Index | Route::Statistics => return None,
         Route::Node | Route::Model(..) => return None,
     })
 }
 
-fn any_usable(shard: &Shard) -> bool {
+/// Why the router cannot take inferences now; `None` when it can.
+pub(crate) fn problem(shard: &Shard) -> Option<&'static str> {
+    if shard.tasks.is_draining() {
+        return Some("draining");
+    }
     let (fleet, now) = (&shard.fleet, shard.fleet.now());
-    fleet.topology().nodes().any(|(slot, spec)| {
+    let usable = fleet.topology().nodes().any(|(slot, spec)| {
         !spec.models.is_empty()
             && fleet.cells.view(slot, now).is_some_and(|view| view.health.usable())
-    })
+    });
+    (!usable).then_some("no node is ready")
+}
+
+fn models(shard: &Shard) -> ModelList {
+    let ready = entries(shard, true).into_iter();
+    let mut models: Vec<String> = ready.map(|entry| entry.name).collect();
+    models.dedup();
+    ModelList { models }
+}
+
+/// The fleet's repository, or of it what is ready somewhere.
+pub(crate) fn entries(shard: &Shard, only_ready: bool) -> Vec<RepositoryEntry> {
+    let mut entries = shard.fleet.repository();
+    entries.retain(|entry| !only_ready || entry.state == "READY");
+    entries
+}
+
+/// The repository index, as its request's body asks for it.
+pub(crate) async fn index<B>(shard: &Shard, body: B, terms: &Terms) -> Result<Forwarded, RouteError>
+where
+    B: HttpBody<Data = Bytes> + Unpin,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let body = read(body, MAX_BODY, terms).await?;
+    let asked = if body.trim_ascii().is_empty() {
+        IndexRequest::default()
+    } else {
+        let json = |error: serde_json::Error| ProtocolError::Json(error.to_string()).to_string();
+        serde_json::from_slice(&body).map_err(|error| RouteError::BadRequest(json(error)))?
+    };
+    Ok(Forwarded::new(reply::value(StatusCode::OK, &entries(shard, asked.ready)), 0))
+}
+
+/// Reads a body whole, at most `limit` bytes, until the deadline.
+pub(crate) async fn read<B>(body: B, limit: usize, terms: &Terms) -> Result<Bytes, RouteError>
+where
+    B: HttpBody<Data = Bytes> + Unpin,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    match timeout_at(terms.until.into(), collect(body, limit)).await {
+        Err(_elapsed) => Err(terms.late()),
+        Ok(Ok(bytes)) => Ok(bytes),
+        Ok(Err(BodyError::TooLarge { limit })) => Err(RouteError::TooLarge { limit }),
+        Ok(Err(error)) => Err(RouteError::ClientBody(error.to_string())),
+    }
 }

@@ -6,20 +6,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-use bytes::Bytes;
-use http::{HeaderValue, Method, Request, Response, StatusCode};
+use http::{HeaderValue, Method, Response, StatusCode};
 use metrics::Counter;
 use midspan_net::{
     Body,
     body::{collect, empty},
     telemetry::Metric,
-    transport::{PoolOptions, Pooled, Transport},
+    transport::{PoolOptions, Pooled},
 };
-use midspan_protocol::{
-    LoadReport, headers,
-    metadata::{NodeInfo, RepositoryEntry},
-    timing,
-};
+use midspan_protocol::{LoadReport, headers, timing};
 use midspan_router_core::{Event, Micros, Rng, hash_bytes};
 use tokio::time::{MissedTickBehavior, interval_at, timeout};
 
@@ -27,14 +22,13 @@ use crate::{
     config::{Config, Node},
     fleet::Fleet,
     forward::report,
+    inquire::{Inquiry, MAX_INFO},
 };
 
 /// Period of the core's sweep.
 const SWEEP: Duration = Duration::from_millis(250);
 /// Every so many probes the node is asked for its models anyway.
 const REFRESH: u32 = 4;
-/// Largest document taken from a node.
-const MAX_INFO: usize = 1 << 20;
 
 /// Sweeps for ever.
 pub(crate) async fn sweep(fleet: Arc<Fleet>) {
@@ -74,6 +68,7 @@ struct Prober<'f> {
     boot: Option<u64>,
     until_refresh: u32,
     was_up: Option<bool>,
+    was_ready: bool,
     ok: Counter,
     failed: Counter,
 }
@@ -97,6 +92,7 @@ impl<'f> Prober<'f> {
             boot: None,
             until_refresh: 0,
             was_up: None,
+            was_ready: true,
             ok: Metric::RouterProbes.counter(&[&node.name, "ok"]),
             failed: Metric::RouterProbes.counter(&[&node.name, "failed"]),
         }
@@ -107,17 +103,19 @@ impl<'f> Prober<'f> {
         let Some(slot) = self.fleet.slot(self.index) else { return };
         let outcome = answer.and_then(|response| {
             let load = header(&response, &headers::LOAD).and_then(LoadReport::decode);
-            let draining = load.is_some_and(|load| load.draining);
-            if response.status() == StatusCode::OK || draining {
+            // A node that reports its load lives: which of its models are ready, and whether it
+            // drains, it says elsewhere, so one model that loads does not take the others away.
+            let reports = load.is_some() && response.status() == StatusCode::SERVICE_UNAVAILABLE;
+            if response.status() == StatusCode::OK || reports {
                 let spent = header(&response, &headers::SERVER_TIMING)
                     .and_then(|value| timing::find(value, "total"))
                     .unwrap_or_default();
-                return Ok((load, spent));
+                return Ok((load, spent, response.status() == StatusCode::OK));
             }
             Err(format!("it answered {}", response.status()))
         });
         match outcome {
-            Ok((load, spent)) => {
+            Ok((load, spent, ready)) => {
                 self.ok.increment(1);
                 self.fleet.observe(Event::ProbeOk {
                     slot,
@@ -126,6 +124,11 @@ impl<'f> Prober<'f> {
                     report: load.map(report),
                 });
                 self.turned(true, "");
+                if ready != self.was_ready {
+                    // Models come or go.
+                    self.until_refresh = 0;
+                    self.was_ready = ready;
+                }
                 self.refresh(load.map(|load| load.boot)).await;
             }
             Err(problem) => {
@@ -169,7 +172,7 @@ impl<'f> Prober<'f> {
             self.until_refresh -= 1;
             return;
         }
-        match self.info().await {
+        match self.inquiry().info().await {
             Ok(info) => {
                 self.boot = boot;
                 self.until_refresh = REFRESH;
@@ -183,33 +186,8 @@ impl<'f> Prober<'f> {
         }
     }
 
-    /// A Midspan node says all; any other server of the protocol has a repository index.
-    async fn info(&self) -> Result<NodeInfo, String> {
-        if let Ok(info) = self.document::<NodeInfo>(Method::GET, "/v2/midspan/node").await {
-            return Ok(info);
-        }
-        let models: Vec<RepositoryEntry> =
-            self.document(Method::POST, "/v2/repository/index").await?;
-        Ok(NodeInfo { name: self.name.clone(), workers: 1, models, ..NodeInfo::default() })
-    }
-
-    async fn document<T: serde::de::DeserializeOwned>(
-        &self,
-        method: Method,
-        path: &'static str,
-    ) -> Result<T, String> {
-        let response = self.send(method, path).await?;
-        if !response.status().is_success() {
-            return Err(format!("{path} answered {}", response.status()));
-        }
-        let body = timeout(self.patience, collect(response.into_body(), MAX_INFO));
-        let body = body.await.map_err(|_| "too slow".to_owned())?;
-        let body: Bytes = body.map_err(|error| error.to_string())?;
-        serde_json::from_slice(&body).map_err(|error| format!("{path}: {error}"))
-    }
-
     async fn get(&self, path: &'static str) -> Result<Response<Body>, String> {
-        let mut response = self.send(Method::GET, path).await?;
+        let mut response = self.inquiry().send(Method::GET, path).await?;
         // The body is read so that the connection is used again.
         let body = std::mem::replace(response.body_mut(), empty());
         let read = timeout(self.patience, collect(body, MAX_INFO)).await;
@@ -217,15 +195,13 @@ impl<'f> Prober<'f> {
         Ok(response)
     }
 
-    async fn send(&self, method: Method, path: &'static str) -> Result<Response<Body>, String> {
-        let mut request = Request::new(empty());
-        *request.method_mut() = method;
-        *request.uri_mut() = http::Uri::from_static(path);
-        request.headers_mut().insert(headers::ROUTER, self.router.clone());
-        let answer = timeout(self.patience, self.link.send(request)).await;
-        answer
-            .map_err(|_| format!("no answer within {:?}", self.patience))?
-            .map_err(|error| error.to_string())
+    fn inquiry(&self) -> Inquiry<'_> {
+        Inquiry {
+            link: &self.link,
+            node: &self.name,
+            router: &self.router,
+            patience: self.patience,
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 //! A body that is not kept is streamed once.
 
 use std::{
-    future::poll_fn,
+    future::{Future as _, poll_fn},
     pin::Pin,
     sync::{
         Arc,
@@ -12,6 +12,7 @@ use std::{
 };
 
 use bytes::{Bytes, BytesMut};
+use http::HeaderMap;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use http_body_util::BodyExt;
 use midspan_net::{
@@ -19,6 +20,8 @@ use midspan_net::{
     body::{boxed, full},
     telemetry::Metric,
 };
+
+use tokio::sync::oneshot;
 
 use crate::error::RouteError;
 
@@ -66,7 +69,7 @@ pub(crate) enum Upload {
     /// Kept: any number of tries.
     Whole { bytes: Bytes, _kept: Kept },
     /// One try.
-    Once(Option<Body>, Arc<ClientFault>),
+    Once(Option<Body>, Arc<ClientFault>, Option<Live>),
 }
 
 /// What the client did wrong with a streamed body, seen by the sender afterwards.
@@ -76,6 +79,23 @@ pub(crate) struct ClientFault {
     too_large: AtomicBool,
     /// The node has taken all that the client sent so far, and waits for more.
     stalls: AtomicBool,
+    /// All of it was taken.
+    ended: AtomicBool,
+    /// Pieces that have gone on.
+    moved: AtomicUsize,
+}
+
+/// The other end of a stream's upload: while it lives the upload may go on.
+pub(crate) struct Live {
+    _cut: oneshot::Sender<()>,
+    fault: Arc<ClientFault>,
+}
+
+impl Live {
+    /// Changes whenever a piece of the client's body has gone on.
+    pub(crate) fn moved(&self) -> usize {
+        self.fault.moved.load(Ordering::Relaxed)
+    }
 }
 
 impl Upload {
@@ -116,6 +136,27 @@ impl Upload {
         Ok(Self::Whole { bytes: prefix.into_bytes(), _kept: kept })
     }
 
+    /// A body without end, sent as it comes; it is cut off when its [`Live`] is dropped, so that a
+    /// node is not sent to when its answer is over.
+    pub(crate) fn endless<B>(body: B) -> Self
+    where
+        B: HttpBody<Data = Bytes> + Send + Unpin + 'static,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let fault = Arc::new(ClientFault::default());
+        let (sender, cut) = oneshot::channel();
+        let live = Live { _cut: sender, fault: Arc::clone(&fault) };
+        let streamed = Streamed {
+            prefix: None,
+            rest: body,
+            left: usize::MAX,
+            limit: usize::MAX,
+            fault: Arc::clone(&fault),
+            cut: Some(cut),
+        };
+        Self::Once(Some(boxed(streamed)), fault, Some(live))
+    }
+
     fn stream<B>(prefix: Prefix, rest: B, limit: usize) -> Self
     where
         B: HttpBody<Data = Bytes> + Send + Unpin + 'static,
@@ -123,15 +164,29 @@ impl Upload {
     {
         let fault = Arc::new(ClientFault::default());
         let prefix = Some(prefix.into_bytes()).filter(|bytes| !bytes.is_empty());
-        let body = Streamed { prefix, rest, left: limit, limit, fault: Arc::clone(&fault) };
-        Self::Once(Some(boxed(body)), fault)
+        let fault_too = Arc::clone(&fault);
+        let body = Streamed { prefix, rest, left: limit, limit, fault: fault_too, cut: None };
+        Self::Once(Some(boxed(body)), fault, None)
+    }
+
+    /// Whether there is one try only.
+    pub(crate) fn is_once(&self) -> bool {
+        matches!(self, Self::Once(..))
+    }
+
+    /// What holds a body without end open.
+    pub(crate) fn live(&mut self) -> Option<Live> {
+        match self {
+            Self::Whole { .. } => None,
+            Self::Once(_, _, live) => live.take(),
+        }
     }
 
     /// The body for the next try; `None` when it is used up.
     pub(crate) fn next(&mut self) -> Option<Body> {
         match self {
             Self::Whole { bytes, .. } => Some(full(bytes.clone())),
-            Self::Once(body, _) => body.take(),
+            Self::Once(body, ..) => body.take(),
         }
     }
 
@@ -142,12 +197,17 @@ impl Upload {
 
     /// Whether it is the client that keeps the node waiting.
     pub(crate) fn stalls(&self) -> bool {
-        matches!(self, Self::Once(_, fault) if fault.stalls.load(Ordering::Relaxed))
+        matches!(self, Self::Once(_, fault, _) if fault.stalls.load(Ordering::Relaxed))
+    }
+
+    /// Whether a part of the body may still be under way.
+    pub(crate) fn is_open(&self) -> bool {
+        matches!(self, Self::Once(_, fault, _) if !fault.ended.load(Ordering::Relaxed))
     }
 
     /// The client's fault, if a streamed body failed by it.
     pub(crate) fn fault(&self, limit: usize) -> Option<RouteError> {
-        let Self::Once(_, fault) = self else { return None };
+        let Self::Once(_, fault, _) = self else { return None };
         if fault.too_large.load(Ordering::Relaxed) {
             return Some(RouteError::TooLarge { limit });
         }
@@ -160,17 +220,17 @@ impl Upload {
 
 /// What was read before it was known whether the body is small.
 #[derive(Default)]
-struct Prefix {
+pub(crate) struct Prefix {
     first: Bytes,
     more: BytesMut,
 }
 
 impl Prefix {
-    fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.first.len() + self.more.len()
     }
 
-    fn push(&mut self, data: Bytes) {
+    pub(crate) fn push(&mut self, data: Bytes) {
         if self.first.is_empty() && self.more.is_empty() {
             self.first = data; // One frame is the common case: no copy.
             return;
@@ -181,7 +241,7 @@ impl Prefix {
         self.more.extend_from_slice(&data);
     }
 
-    fn into_bytes(self) -> Bytes {
+    pub(crate) fn into_bytes(self) -> Bytes {
         if self.more.is_empty() { self.first } else { self.more.freeze() }
     }
 }
@@ -193,6 +253,7 @@ struct Streamed<B> {
     left: usize,
     limit: usize,
     fault: Arc<ClientFault>,
+    cut: Option<oneshot::Receiver<()>>,
 }
 
 impl<B> HttpBody for Streamed<B>
@@ -208,13 +269,21 @@ where
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let this = &mut *self;
+        if let Some(cut) = &mut this.cut
+            && Pin::new(cut).poll(cx).is_ready()
+        {
+            return Poll::Ready(Some(Err(BodyError::Deadline)));
+        }
         let frame = match this.prefix.take() {
             Some(prefix) => Frame::data(prefix),
             None => {
                 let polled = Pin::new(&mut this.rest).poll_frame(cx);
                 this.fault.stalls.store(polled.is_pending(), Ordering::Relaxed);
                 match ready!(polled) {
-                    None => return Poll::Ready(None),
+                    None => {
+                        this.fault.ended.store(true, Ordering::Relaxed);
+                        return Poll::Ready(None);
+                    }
                     Some(Ok(frame)) => frame,
                     Some(Err(error)) => {
                         this.fault.broke.store(true, Ordering::Relaxed);
@@ -229,6 +298,8 @@ where
             return Poll::Ready(Some(Err(BodyError::TooLarge { limit: this.limit })));
         }
         this.left -= length;
+        this.fault.moved.fetch_add(1, Ordering::Relaxed);
+        this.fault.ended.store(this.rest.is_end_stream(), Ordering::Relaxed);
         Poll::Ready(Some(Ok(frame)))
     }
 
@@ -250,8 +321,8 @@ where
 
 /// An answer as far as it was read before its head goes out.
 pub(crate) enum Download {
-    /// Complete.
-    Whole(Bytes),
+    /// Complete, with its trailers.
+    Whole(Bytes, Option<HeaderMap>),
     /// Larger: what was read, and the rest.
     Partial(Bytes, Body),
 }
@@ -265,14 +336,21 @@ pub(crate) async fn download(mut body: Body, keep: usize) -> Result<Download, Bo
         return Ok(Download::Partial(Bytes::new(), body));
     }
     let mut prefix = Prefix::default();
+    let mut trailers = None;
     while let Some(frame) = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
-        let Ok(data) = frame?.into_data() else { continue };
+        let data = match frame?.into_data() {
+            Ok(data) => data,
+            Err(other) => {
+                trailers = other.into_trailers().ok();
+                continue;
+            }
+        };
         prefix.push(data);
         if prefix.len() > keep {
             return Ok(Download::Partial(prefix.into_bytes(), body));
         }
     }
-    Ok(Download::Whole(prefix.into_bytes()))
+    Ok(Download::Whole(prefix.into_bytes(), trailers))
 }
 
 #[cfg(test)]

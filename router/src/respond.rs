@@ -23,13 +23,18 @@ pub(crate) fn respond(
     outcome: Result<Forwarded, RouteError>,
     decided: Option<&Decided>,
     started: Instant,
+    grpc: bool,
 ) -> Response<Body> {
-    let mut response = match outcome {
-        Ok(forwarded) => passed_on(forwarded, started),
+    let (mut response, status) = match outcome {
+        Ok(forwarded) => {
+            let status = forwarded.status;
+            (passed_on(forwarded, started, grpc), status)
+        }
         Err(error) => {
             Metric::RouterErrors.counter(&[error.reason()]).increment(1);
             tracing::debug!(%error, blame = ?error.blame(), "refused");
-            error.response()
+            let response = if grpc { error.grpc_response() } else { error.response() };
+            (response, error.status())
         }
     };
     if let Some(decided) = decided
@@ -37,16 +42,19 @@ pub(crate) fn respond(
     {
         response.headers_mut().insert(headers::DECISION, value);
     }
-    shard.meters.count(response.status());
+    shard.meters.count(status);
     shard.meters.seconds.record(started.elapsed().as_secs_f64());
     response
 }
 
-fn passed_on(forwarded: Forwarded, started: Instant) -> Response<Body> {
+fn passed_on(forwarded: Forwarded, started: Instant, grpc: bool) -> Response<Body> {
     let mut response = forwarded.response;
     let map = response.headers_mut();
     for name in NOT_FOR_APPS {
         map.remove(name);
+    }
+    if forwarded.unread && !grpc {
+        map.insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
     let mut value = String::with_capacity(96);
     if let Some(text) = map.get(headers::SERVER_TIMING).and_then(|value| value.to_str().ok()) {

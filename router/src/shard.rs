@@ -2,7 +2,10 @@
 //! Shared with other threads are only the fleet's knowledge and the budgets.
 
 use std::{
-    sync::{Arc, Mutex, OnceLock},
+    sync::{
+        Arc, Mutex, OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -10,12 +13,17 @@ use http::StatusCode;
 use metrics::{Counter, Gauge, Histogram};
 use midspan_net::{
     telemetry::Metric,
-    transport::{PoolOptions, Pooled, Transport},
+    transport::{HttpVersion, PoolOptions, Pooled, Transport},
 };
 use midspan_router_core::{Decision, Inputs, Rng};
 use tower::retry::budget::TpsBudget;
 
-use crate::{config::Config, fleet::Fleet, records::Records, replay::ReplayBudget};
+use crate::{
+    config::{Config, Node},
+    fleet::Fleet,
+    records::Records,
+    replay::ReplayBudget,
+};
 
 /// Span over which the retry budget counts.
 const RETRY_WINDOW: Duration = Duration::from_secs(10);
@@ -44,7 +52,26 @@ pub(crate) struct Scratch {
 /// The way to one node, with its counter.
 struct Link {
     transport: Box<dyn Transport>,
+    /// gRPC is HTTP/2, whatever version REST takes to the node; none where both take HTTP/2.
+    grpc: Option<Box<dyn Transport>>,
+    /// Whether the node has ever answered gRPC.
+    speaks_grpc: AtomicBool,
     sent: Counter,
+}
+
+impl Link {
+    fn new(node: &Node) -> Self {
+        let pool = |version| -> Box<dyn Transport> {
+            let options = PoolOptions { version, ..PoolOptions::default() };
+            Box::new(Pooled::new(node.authority.clone(), options))
+        };
+        Self {
+            transport: pool(node.version),
+            grpc: (node.version != HttpVersion::H2).then(|| pool(HttpVersion::H2)),
+            speaks_grpc: AtomicBool::new(node.version == HttpVersion::H2),
+            sent: Metric::RouterSent.counter(&[&node.name]),
+        }
+    }
 }
 
 impl Shard {
@@ -56,17 +83,7 @@ impl Shard {
         replay: Arc<ReplayBudget>,
         tasks: midspan_net::Tasks,
     ) -> Self {
-        let links = config
-            .nodes
-            .iter()
-            .map(|node| Link {
-                transport: Box::new(Pooled::new(
-                    node.authority.clone(),
-                    PoolOptions { version: node.version, ..PoolOptions::default() },
-                )),
-                sent: Metric::RouterSent.counter(&[&node.name]),
-            })
-            .collect();
+        let links = config.nodes.iter().map(Link::new).collect();
         Self {
             index,
             records,
@@ -89,11 +106,25 @@ impl Shard {
         }
     }
 
-    /// The way to a configured node; counts the request that is about to be sent.
-    pub(crate) fn link(&self, node: usize) -> Option<&dyn Transport> {
+    /// The way to a configured node, for gRPC or REST; counts the request that is about to be sent.
+    pub(crate) fn link(&self, node: usize, grpc: bool) -> Option<&dyn Transport> {
         let link = self.links.get(node)?;
         link.sent.increment(1);
-        Some(link.transport.as_ref())
+        let own = link.grpc.as_ref().filter(|_| grpc);
+        Some(own.unwrap_or(&link.transport).as_ref())
+    }
+
+    /// Whether a node has ever answered on the way that gRPC takes: one that never did may speak
+    /// only HTTP/1.1, and is not to be ejected for it.
+    pub(crate) fn speaks_grpc(&self, node: usize) -> bool {
+        self.links.get(node).is_some_and(|link| link.speaks_grpc.load(Ordering::Relaxed))
+    }
+
+    /// Takes note that it has.
+    pub(crate) fn answered_grpc(&self, node: usize) {
+        if let Some(link) = self.links.get(node) {
+            link.speaks_grpc.store(true, Ordering::Relaxed);
+        }
     }
 }
 

@@ -7,6 +7,7 @@ mod coding;
 mod config;
 mod grpc;
 pub mod mutate;
+mod peek;
 mod protocol;
 mod record;
 mod split;
@@ -29,6 +30,7 @@ pub const TARGETS: &[Target] = &[
     ("context_header", protocol::context_header),
     ("decision_record", record::decision_record),
     ("frame", split::frame),
+    ("grpc_peek", peek::grpc_peek),
     ("grpc_request", grpc::grpc_request),
     ("grpc_response", grpc::grpc_response),
     ("infer_request", protocol::infer_request),

@@ -3,6 +3,8 @@
 
 pub mod convert;
 pub mod describe;
+pub mod method;
+pub mod peek;
 pub mod timeout;
 
 /// Messages, server and client of `inference.GRPCInferenceService`, generated from

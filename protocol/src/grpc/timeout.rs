@@ -23,6 +23,19 @@ pub fn timeout(map: &HeaderMap) -> Result<Option<Duration>, String> {
     })
 }
 
+/// Writes milliseconds as a value; where eight digits do not hold them, in the next coarser unit,
+/// rounded down.
+#[must_use]
+pub fn format(millis: u64) -> String {
+    const MOST: u64 = 99_999_999;
+    for (unit, size) in [('m', 1), ('S', 1_000), ('M', 60_000)] {
+        if millis / size <= MOST {
+            return format!("{}{unit}", millis / size);
+        }
+    }
+    format!("{}H", (millis / 3_600_000).min(MOST))
+}
+
 fn parse(text: &str) -> Option<Duration> {
     let (unit_at, unit) = text.char_indices().next_back()?;
     let digits = text.get(..unit_at)?;
@@ -75,5 +88,14 @@ mod tests {
         }
         let map = HeaderMap::from_iter([(GRPC_TIMEOUT, "1é".parse().unwrap())]);
         assert!(timeout(&map).is_err());
+    }
+
+    #[test]
+    fn what_is_written_is_read_and_never_longer() {
+        for millis in [1, 250, 99_999_999, 100_000_000, 99_999_999_999, 100_000_000_000, u64::MAX] {
+            let text = format(millis);
+            let read = of(&text).unwrap().unwrap();
+            assert!(read <= Duration::from_millis(millis) && !read.is_zero(), "{millis}: {text}");
+        }
     }
 }

@@ -27,7 +27,7 @@ fn deadlines_and_lengths_are_bounded() {
     let limits = RawLimits::default();
     let deadline = |value: &str| {
         let head = head("GET", "/v2", &[("midspan-deadline-ms", value)]);
-        admit(&head, &limits, Instant::now()).map(|ok| ok.deadline)
+        admit(&head, &limits, Instant::now()).map(|ok| ok.terms.deadline.unwrap())
     };
     assert_eq!(deadline("250").unwrap(), Duration::from_millis(250));
     assert_eq!(deadline("99999999").unwrap(), limits.max_deadline.0);
@@ -53,7 +53,10 @@ fn only_documented_headers_of_ours_pass() {
             ("midspan-exit", "never"),
             ("midspan-session", "s"),
             ("midspan-deadline-ms", "5"),
-            ("connection", "keep-alive, x-private, content-length"),
+            ("connection", "keep-alive, x-private, content-length, Content-Encoding"),
+            ("connection", ",, bad name\", inference-header-content-length, content-type"),
+            ("content-encoding", "gzip"),
+            ("content-type", "application/octet-stream"),
             ("x-private", "1"),
             ("content-length", "3"),
             ("te", "trailers"),
@@ -62,13 +65,15 @@ fn only_documented_headers_of_ours_pass() {
             ("inference-header-content-length", "7"),
         ],
     );
-    let out = forwarded(&head.headers);
+    let out = forwarded(head.headers);
     let mut names: Vec<&str> = out.keys().map(HeaderName::as_str).collect();
     names.sort_unstable();
     assert_eq!(
         names,
         [
+            "content-encoding",
             "content-length",
+            "content-type",
             "inference-header-content-length",
             "midspan-exit",
             "midspan-session",

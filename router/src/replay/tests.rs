@@ -58,11 +58,44 @@ async fn without_budget_nothing_is_kept() {
 
 #[tokio::test]
 async fn downloads_are_whole_up_to_the_bound() {
-    assert!(matches!(download(chunked(&[3, 5]), 8).await, Ok(Download::Whole(b)) if b.len() == 8));
+    assert!(
+        matches!(download(chunked(&[3, 5]), 8).await, Ok(Download::Whole(b, None)) if b.len() == 8)
+    );
     assert!(
         matches!(download(chunked(&[3, 6]), 8).await, Ok(Download::Partial(b, _)) if b.len() == 9)
     );
     assert!(
         matches!(download(full(vec![0; 9]), 8).await, Ok(Download::Partial(b, _)) if b.is_empty())
     );
+}
+
+#[tokio::test]
+#[expect(clippy::disallowed_methods, reason = "the task ends with the test")]
+async fn an_endless_body_is_cut_off_when_nobody_listens_any_more() {
+    let waiting = futures_util::stream::pending::<Result<Frame<Bytes>, BodyError>>();
+    let first = futures_util::stream::iter([Ok(Frame::data(Bytes::from_static(b"first")))]);
+    let chained = futures_util::StreamExt::chain(first, waiting);
+    let mut upload = Upload::endless(StreamBody::new(chained));
+    assert!(upload.is_once() && !upload.is_kept());
+    let live = upload.live().expect("it is held open");
+    let mut body = upload.next().expect("one try");
+    assert!(upload.next().is_none() && upload.live().is_none());
+    assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), "first");
+    assert_eq!(live.moved(), 1);
+    let reading = tokio::spawn(async move { body.frame().await });
+    drop(live);
+    assert!(reading.await.unwrap().unwrap().is_err());
+}
+
+#[tokio::test]
+async fn trailers_come_with_a_whole_download() {
+    let mut trailers = HeaderMap::new();
+    trailers.insert("grpc-status", http::HeaderValue::from_static("0"));
+    let frames = [Frame::data(Bytes::from_static(b"abc")), Frame::trailers(trailers)];
+    let frames = frames.map(Ok::<_, BodyError>);
+    let body = boxed(StreamBody::new(futures_util::stream::iter(frames)));
+    let Ok(Download::Whole(bytes, Some(trailers))) = download(body, 8).await else {
+        panic!("it is whole")
+    };
+    assert_eq!((bytes, trailers["grpc-status"].as_bytes()), ("abc".into(), &b"0"[..]));
 }

@@ -38,6 +38,7 @@ pub(crate) struct Setup {
     pub(crate) probe_timeout: &'static str,
     pub(crate) drain: &'static str,
     pub(crate) threads: usize,
+    pub(crate) model_control: bool,
 }
 
 impl Default for Setup {
@@ -53,6 +54,7 @@ impl Default for Setup {
             probe_timeout: "10s",
             drain: "1s",
             threads: 1,
+            model_control: false,
         }
     }
 }
@@ -108,6 +110,7 @@ impl Setup {
     fn toml(&self, nodes: &[(&str, SocketAddr)]) -> String {
         let Self { policy, listen, limits, probe_interval, probe_timeout, drain, threads, .. } =
             self;
+        let model_control = self.model_control;
         let protocol = if self.nodes == HttpVersion::H1 { "h1" } else { "h2" };
         let nodes: String = nodes
             .iter()
@@ -118,7 +121,7 @@ impl Setup {
             })
             .collect();
         format!(
-            "name = \"r1\"\n\
+            "name = \"r1\"\nmodel_control = {model_control}\n\
              [listen]\napps = \"127.0.0.1:0\"\nadmin = \"127.0.0.1:0\"\n\
              threads = {threads}\ndrain = \"{drain}\"\n{listen}\n\
              [limits]\n{limits}\n\

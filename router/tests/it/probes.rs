@@ -78,3 +78,17 @@ async fn a_restart_with_other_models_is_noticed() {
     eventually("the old one is not", async || infer("m").await != 200).await;
     assert_eq!(infer("n").await, 200);
 }
+
+#[tokio::test]
+async fn a_node_that_loads_one_model_serves_the_others() {
+    let a = Stub::start("a");
+    let router = Setup::probing().start(&[&a]).await;
+    a.set_unready(true);
+    a.lists(&[("m", "READY"), ("n", "LOADING")]);
+    eventually("the model that loads is known", async || {
+        router.node("a").await.models == ["m/1", "n/1"]
+    })
+    .await;
+    assert_eq!(router.node("a").await.health, "healthy");
+    assert_eq!(router.infer("s").await.status, 200);
+}

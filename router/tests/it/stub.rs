@@ -53,7 +53,8 @@ struct State {
     name: String,
     boot: AtomicU64,
     draining: AtomicBool,
-    models: Mutex<Vec<&'static str>>,
+    unready: AtomicBool,
+    models: Mutex<Vec<(&'static str, &'static str)>>,
     script: Mutex<Arc<Script>>,
     asked: AtomicUsize,
     heads: Mutex<Vec<HeaderMap>>,
@@ -72,7 +73,8 @@ impl Stub {
             name: name.to_owned(),
             boot: AtomicU64::new(1),
             draining: AtomicBool::new(false),
-            models: Mutex::new(vec!["m"]),
+            unready: AtomicBool::new(false),
+            models: Mutex::new(vec![("m", "READY")]),
             script: Mutex::new(named(name)),
             asked: AtomicUsize::new(0),
             heads: Mutex::default(),
@@ -111,10 +113,28 @@ impl Stub {
         self.state.draining.store(draining, Ordering::SeqCst);
     }
 
+    /// Whether probes are told that not all is ready, as while a model loads.
+    pub(crate) fn set_unready(&self, unready: bool) {
+        self.state.unready.store(unready, Ordering::SeqCst);
+    }
+
     /// Other models, and a new boot id, as after a restart.
     pub(crate) fn restart_with(&self, models: &[&'static str]) {
-        *self.state.models.lock().unwrap() = models.to_vec();
+        self.lists(&models.iter().map(|name| (*name, "READY")).collect::<Vec<_>>());
         self.state.boot.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Other models in such states, in the same process.
+    pub(crate) fn lists(&self, models: &[(&'static str, &'static str)]) {
+        *self.state.models.lock().unwrap() = models.to_vec();
+    }
+
+    /// The same, to be said from within a script.
+    pub(crate) fn lister(
+        &self,
+    ) -> impl Fn(&[(&'static str, &'static str)]) + Send + Sync + 'static {
+        let state = Arc::clone(&self.state);
+        move |models| *state.models.lock().unwrap() = models.to_vec()
     }
 
     /// Closes the port and every connection.
@@ -161,6 +181,9 @@ async fn accept(listener: TcpListener, state: Arc<State>) {
 
 async fn answer(state: Arc<State>, request: Request<Incoming>) -> Outcome {
     let mut response = match request.uri().path() {
+        "/v2/health/ready" if state.unready.load(Ordering::SeqCst) => {
+            reply::health(Some("a model loads"))
+        }
         "/v2/health/ready" => reply::json(StatusCode::OK, "{\"live\":true,\"ready\":true}"),
         "/v2/midspan/node" => reply::value(StatusCode::OK, &info(&state)),
         _ => {
@@ -185,11 +208,11 @@ async fn answer(state: Arc<State>, request: Request<Incoming>) -> Outcome {
 }
 
 fn info(state: &State) -> NodeInfo {
-    let entry = |name: &&str| RepositoryEntry {
+    let entry = |(name, state): &(&str, &str)| RepositoryEntry {
         name: (*name).to_owned(),
         version: "1".into(),
-        state: "READY".into(),
-        reason: String::new(),
+        state: (*state).to_owned(),
+        reason: if *state == "READY" { String::new() } else { "unloaded".into() },
     };
     NodeInfo {
         name: state.name.clone(),

@@ -99,8 +99,9 @@ macro_rules! mutated {
 }
 
 mutated! {
-    content_coding context_header decision_record frame grpc_request grpc_response infer_request
-    infer_response load_report manifest node_config picture route router_config server_timing
+    content_coding context_header decision_record frame grpc_peek grpc_request grpc_response
+    infer_request infer_response load_report manifest node_config picture route router_config
+    server_timing
 }
 
 #[test]
