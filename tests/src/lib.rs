@@ -4,4 +4,5 @@
 
 pub mod fuzz;
 pub mod metrics;
+pub mod onnx_models;
 pub mod repo;
