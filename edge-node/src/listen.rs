@@ -62,7 +62,7 @@ fn refused(error: NodeError) -> Response<Body> {
     error.response()
 }
 
-/// A REST request: its answer, in the coding and with the cross-origin headers that it asks for.
+/// A REST request: its answer, with the cross-origin headers that it asks for.
 async fn rest(
     node: &Arc<Node>,
     request: Request<Incoming>,
@@ -71,8 +71,8 @@ async fn rest(
     started: Instant,
 ) -> Response<Body> {
     let (head, body) = request.into_parts();
-    let answer = route(node, &head, body, peer, router, started).await.unwrap_or_else(refused);
-    let mut response = encoding::answer(answer, Coding::negotiate(&head.headers)).await;
+    let answer = route(node, &head, body, peer, router, started).await;
+    let mut response = answer.unwrap_or_else(refused);
     node.config.cors.decorate(head.headers.get(header::ORIGIN), response.headers_mut());
     response
 }
@@ -117,7 +117,11 @@ async fn route(
     let body = read(map, body, limits.body.as_usize(), terms.until).await?;
     let response = match verb {
         Verb::Offload => offloaded(node, &name, map, &body, &terms).await,
-        _ => inferred(node, &name, map, &body, &terms).await,
+        // Outputs alone are worth a coding, and real clients decode no other answer.
+        _ => match inferred(node, &name, map, &body, &terms).await {
+            Ok(answer) => Ok(encoding::answer(answer, Coding::negotiate(map)).await),
+            refused => refused,
+        },
     };
     let status = response.as_ref().map_or_else(NodeError::status, Response::status);
     respond::count(status);

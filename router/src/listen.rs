@@ -3,12 +3,9 @@
 use std::{sync::Arc, time::Instant};
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Method, Request, Response, header, request::Parts};
+use http::{Method, Request, Response, header, request::Parts};
 use hyper::body::Incoming;
-use midspan_net::{
-    Body, Peer,
-    encoding::{self, Coding},
-};
+use midspan_net::{Body, Peer};
 use midspan_protocol::{Route, RouteFault, Verb};
 
 use crate::{
@@ -35,28 +32,11 @@ pub(crate) async fn handle(
         let outcome = grpc::route(&shard, head, body, peer, started, &mut decided).await;
         return respond::respond(&shard, outcome, decided.as_ref(), started, true);
     }
-    let asked = Asked::of(&head.headers);
+    let origin = head.headers.get(header::ORIGIN).cloned();
     let outcome = route(&shard, head, body, peer, started, &mut decided).await;
-    let own = outcome.as_ref().map_or(true, |forwarded| forwarded.attempts == 0);
     let mut response = respond::respond(&shard, outcome, decided.as_ref(), started, false);
-    if own {
-        // What a node says stays in the coding that it chose.
-        response = encoding::answer(response, asked.coding).await;
-    }
-    shard.config.cors.decorate(asked.origin.as_ref(), response.headers_mut());
+    shard.config.cors.decorate(origin.as_ref(), response.headers_mut());
     response
-}
-
-/// What a head asks of the answer's form; the head itself goes on to a node.
-struct Asked {
-    origin: Option<HeaderValue>,
-    coding: Coding,
-}
-
-impl Asked {
-    fn of(map: &HeaderMap) -> Self {
-        Self { origin: map.get(header::ORIGIN).cloned(), coding: Coding::negotiate(map) }
-    }
 }
 
 async fn route(

@@ -46,7 +46,7 @@ async fn bodies_that_say_nothing_sensible() {
         (format!("{good}}}"), ""),
         (deep, ""),
         (input("image", "[1,1,28,28]", "FP32", &zeros(783)), "image"),
-        (input("image", "[1,1,28,28]", "FP32", "\"text\""), "image"),
+        (input("image", "[1,1,28,28]", "FP32", "\"text\""), "inputs[0].data: expected an array"),
         (input("image", "[1,1,28,28]", "FP99", &zeros(784)), "unknown datatype 'FP99'"),
         (input("image", "[1,1,28,28]", "INT32", &zeros(784)), "expected FP32, got INT32"),
         (input("image", "[1,28,28]", "FP32", &zeros(784)), "expected shape"),

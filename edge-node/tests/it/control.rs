@@ -93,13 +93,13 @@ async fn what_cannot_be_obeyed_is_refused() {
     for (path, body, status, words) in [
         ("/v2/repository/models/ghost/load", "", 404, "Request for unknown model: 'ghost'"),
         ("/v2/repository/models/ghost/unload", "", 404, "Request for unknown model: 'ghost'"),
-        (LOAD, "[]", 400, "request JSON"),
+        (LOAD, "[]", 400, "JSON: expected an object"),
         (LOAD, "{\"parameters\":{\"config\":\"{}\"}}", 400, "'config' is not supported"),
         (LOAD, "{\"parameters\":{\"file:1/model.onnx\":\"AA==\"}}", 400, "is not supported"),
         (UNLOAD, "{\"parameters\":{\"unload_dependents\":\"no\"}}", 400, "not a boolean"),
-        ("/v2/repository/index", "{\"ready\":1}", 400, "request JSON"),
+        ("/v2/repository/index", "{\"ready\":1}", 400, "JSON: "),
         ("/v2/repository/index", "[true]", 400, "expected an object"),
-        ("/v2/repository/index", "{", 400, "request JSON"),
+        ("/v2/repository/index", "{", 400, "JSON: "),
     ] {
         let text = node.post(path, body).await.error(status);
         assert!(text.contains(words), "{path} {body}: {text}");

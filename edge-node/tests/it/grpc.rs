@@ -276,10 +276,14 @@ async fn what_is_not_here_is_not_found() {
     assert!(status.code() == Code::NotFound && status.message().len() < 4_000);
     let ghost = ModelStatisticsRequest { name: "ghost".into(), ..Default::default() };
     assert_eq!(client.model_statistics(ghost).await.unwrap_err().code(), Code::NotFound);
-    let ghost = RepositoryModelLoadRequest { model_name: "ghost".into(), ..Default::default() };
-    assert_eq!(client.repository_model_load(ghost).await.unwrap_err().code(), Code::NotFound);
-    let ghost = RepositoryModelUnloadRequest { model_name: "ghost".into(), ..Default::default() };
-    assert_eq!(client.repository_model_unload(ghost).await.unwrap_err().code(), Code::NotFound);
+    // Off by default, for whichever name.
+    let load = RepositoryModelLoadRequest { model_name: "ghost".into(), ..Default::default() };
+    let load = client.repository_model_load(load).await.unwrap_err();
+    let unload = RepositoryModelUnloadRequest { model_name: "ghost".into(), ..Default::default() };
+    for status in [load, client.repository_model_unload(unload).await.unwrap_err()] {
+        assert_eq!(status.code(), Code::PermissionDenied, "{status:?}");
+        assert!(status.message().contains("model_control"), "{status:?}");
+    }
 }
 
 #[tokio::test]

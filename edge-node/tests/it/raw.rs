@@ -48,10 +48,10 @@ async fn the_body_is_the_tensor() {
     assert_eq!(node.send(raw).await.logits(), usual.logits());
 
     for (model, length, words) in [
-        ("vector", 7, "a multiple of 4"),
-        ("fashion", 100, "a multiple of 3136"),
-        ("texts", 4, "one BYTES element"),
-        ("open", 8, "more than one dimension"),
+        ("vector", 7, "no multiple of the 4"),
+        ("fashion", 100, "no multiple of the 3136"),
+        ("texts", 4, "BYTES"),
+        ("open", 8, "at most one variable dimension"),
         ("two", 4, "one input"),
     ] {
         let text = send(&node, model, vec![0; length]).await.error(400);
