@@ -215,7 +215,7 @@ async fn the_index_takes_what_the_protocol_says() {
     assert_eq!(index("{\"ready\":true}").await, "m/1 READY");
     for bad in ["{\"ready\":1}", "{\"ready\":\"true\"}", "[", "{"] {
         let answer = post(&router, "/v2/repository/index", bad).await;
-        assert!(answer.error(400).starts_with("request JSON: "), "{bad}");
+        assert!(answer.error(400).starts_with("JSON: "), "{bad}");
     }
     let huge = request(Method::POST, "/v2/repository/index", full(vec![b' '; 70_000]));
     router.send(huge).await.error(413);
