@@ -38,6 +38,12 @@ async fn tritonclient_under_asyncio() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn tritonclient_over_tls() {
+    let (fleet, root) = Fleet::encrypted().await;
+    fleet.run("triton_tls.py", &["--root".as_ref(), root.as_ref()]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn clients_of_kserve() {
     Fleet::start(Control::Off).await.run("kserve_sdk.py", &[]);
 }
@@ -68,6 +74,13 @@ enum Control {
     Off,
 }
 
+impl Control {
+    /// Its line in a configuration.
+    fn line(self) -> &'static str {
+        if self == Self::On { "model_control = true\n" } else { "" }
+    }
+}
+
 /// Two nodes with every model of `tests/clients/models`, and a router in front of both.
 struct Fleet {
     nodes: [Process; 2],
@@ -77,32 +90,26 @@ struct Fleet {
 
 impl Fleet {
     async fn start(control: Control) -> Self {
-        midspan_runtime::test_support::library();
         let folder = tempfile::tempdir().expect("a folder");
-        let top = if control == Control::On { "model_control = true\n" } else { "" };
-        let models = models();
-        let listed: String = models
-            .iter()
-            .map(|path| format!("[[model]]\nonnx = \"{}\"\n", path.display()))
-            .collect();
-        let nodes = ["node-a", "node-b"].map(|name| {
-            let text = format!(
-                "name = \"{name}\"\nworkers = 2\n{top}[listen]\naddress = \"127.0.0.1:0\"\n{listed}"
-            );
-            Process::start("node", folder.path().join(format!("{name}.toml")), &text)
-        });
-        // The admin port must be known beforehand: a free one now is almost surely free then.
-        let free = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let admin = free.local_addr().expect("its address");
-        drop(free);
-        let text = format!(
-            "{top}[listen]\napps = \"127.0.0.1:0\"\nadmin = \"{admin}\"\n[probe]\ninterval = \"100ms\"\n\
-             [[node]]\nname = \"node-a\"\naddress = \"{}\"\n[[node]]\nname = \"node-b\"\naddress = \"{}\"\n",
-            nodes[0].addr, nodes[1].addr
-        );
-        let router = Process::start("router", folder.path().join("router.toml"), &text);
-        knows_its_nodes(admin, models.len()).await;
+        let nodes = ["node-a", "node-b"].map(|name| node(folder.path(), name, control, ""));
+        let router = router(folder.path(), "router", control, "", &nodes).await;
         Self { nodes, router, _folder: folder }
+    }
+
+    /// A node with TLS, and a router with TLS in front of another node, which has none; and the
+    /// file of the certificate.
+    async fn encrypted() -> (Self, PathBuf) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]);
+        let made = made.expect("a certificate");
+        let (root, key) = (folder.path().join("tls.crt"), folder.path().join("tls.key"));
+        fs::write(&root, made.cert.pem()).expect("a file");
+        fs::write(&key, made.signing_key.serialize_pem()).expect("a file");
+        let tls = "[listen.tls]\ncertificate = \"tls.crt\"\nkey = \"tls.key\"\n";
+        let nodes = [("node-a", tls), ("node-b", "")]
+            .map(|(name, tls)| node(folder.path(), name, Control::Off, tls));
+        let router = router(folder.path(), "router", Control::Off, tls, &nodes[1..]).await;
+        (Self { nodes, router, _folder: folder }, root)
     }
 
     /// Runs a script of `tests/clients` against the first node and the router; it must succeed.
@@ -125,7 +132,46 @@ impl Fleet {
     }
 }
 
-/// Waits until the router has heard of all models from both nodes.
+/// A node with every model; `tls` is a table of its configuration, or nothing.
+fn node(folder: &Path, name: &str, control: Control, tls: &str) -> Process {
+    midspan_runtime::test_support::library();
+    let listed: String =
+        models().iter().map(|path| format!("[[model]]\nonnx = \"{}\"\n", path.display())).collect();
+    let text = format!(
+        "name = \"{name}\"\nworkers = 2\n{}[listen]\naddress = \"127.0.0.1:0\"\n{tls}{listed}",
+        control.line()
+    );
+    Process::start("node", folder.join(format!("{name}.toml")), &text)
+}
+
+/// A router that knows the models of all `nodes`.
+async fn router(
+    folder: &Path,
+    name: &str,
+    control: Control,
+    tls: &str,
+    nodes: &[Process],
+) -> Process {
+    // The admin port must be known beforehand: a free one now is almost surely free then.
+    let free = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let admin = free.local_addr().expect("its address");
+    drop(free);
+    let listed: String = nodes
+        .iter()
+        .enumerate()
+        .map(|(n, node)| format!("[[node]]\nname = \"node-{n}\"\naddress = \"{}\"\n", node.addr))
+        .collect();
+    let text = format!(
+        "{}[listen]\napps = \"127.0.0.1:0\"\nadmin = \"{admin}\"\n{tls}[probe]\n\
+         interval = \"100ms\"\n{listed}",
+        control.line()
+    );
+    let router = Process::start("router", folder.join(format!("{name}.toml")), &text);
+    knows_its_nodes(admin, models().len()).await;
+    router
+}
+
+/// Waits until the router has heard of all models from every node.
 async fn knows_its_nodes(admin: SocketAddr, models: usize) {
     let uri = format!("http://{admin}/nodes").parse().expect("a URL");
     let asking = async {
