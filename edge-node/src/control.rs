@@ -3,8 +3,8 @@
 //! goes away. What a change does is [`crate::repository`]'s business.
 
 use bytes::Bytes;
-use midspan_protocol::{ModelName, Parameters, ProtocolError};
-use serde::{Deserialize, de::DeserializeOwned};
+use midspan_protocol::{ModelName, Parameters, metadata};
+use serde::Deserialize;
 use tokio::sync::oneshot;
 
 use crate::{Node, error::NodeError};
@@ -37,27 +37,12 @@ pub(crate) fn allowed(node: &Node, name: &ModelName) -> Result<(), NodeError> {
     if node.tasks.is_draining() { Err(NodeError::Draining) } else { Ok(()) }
 }
 
-/// A JSON object, or its default where a body is empty.
-///
-/// # Errors
-/// A body that is no object of this form; serde would take a list for one.
-pub(crate) fn object<T: Default + DeserializeOwned>(body: &Bytes) -> Result<T, ProtocolError> {
-    let text = body.trim_ascii();
-    if text.is_empty() {
-        return Ok(T::default());
-    }
-    if !text.starts_with(b"{") {
-        return Err(ProtocolError::Json("expected an object".into()));
-    }
-    serde_json::from_slice(text).map_err(|error| ProtocolError::Json(error.to_string()))
-}
-
 /// The parameters of a change's JSON body, which may be empty.
 ///
 /// # Errors
 /// A body that is no object with parameters.
 pub(crate) fn parameters(body: &Bytes) -> Result<Parameters, NodeError> {
-    Ok(object::<Wire>(body)?.parameters.unwrap_or_default())
+    Ok(metadata::object::<Wire>(body)?.parameters.unwrap_or_default())
 }
 
 /// Changes every version of a model, one after the other, and returns when that is done.

@@ -9,7 +9,7 @@ use midspan_protocol::{
     metadata::{IndexRequest, ModelList, ModelReady, NodeInfo, RepositoryEntry},
 };
 
-use crate::{Node, control, describe, error::NodeError, statistics};
+use crate::{Node, describe, error::NodeError, statistics};
 
 /// The answer to a route that needs neither a body nor an inference; `None` for one that does.
 pub(crate) fn answer(node: &Node, route: &Route) -> Result<Option<Response<Body>>, NodeError> {
@@ -67,7 +67,7 @@ fn models(node: &Node) -> ModelList {
 /// # Errors
 /// A body that is no index request.
 pub(crate) fn index(node: &Node, body: &Bytes) -> Result<Vec<RepositoryEntry>, NodeError> {
-    let asked: IndexRequest = control::object(body)?;
+    let asked = IndexRequest::parse(body)?;
     let mut entries = node.repository.index();
     entries.retain(|entry| !asked.ready || entry.state == "READY");
     Ok(entries)

@@ -1,7 +1,9 @@
 //! Server and model metadata, health and repository index bodies.
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+use crate::ProtocolError;
 
 /// `GET /v2`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -87,6 +89,31 @@ pub struct IndexRequest {
     /// Only models that are ready.
     #[serde(default)]
     pub ready: bool,
+}
+
+impl IndexRequest {
+    /// Reads a body, which may be empty.
+    ///
+    /// # Errors
+    /// A body that is no object of this form.
+    pub fn parse(body: &[u8]) -> Result<Self, ProtocolError> {
+        object(body)
+    }
+}
+
+/// A JSON object, or its default where a body is empty. Serde alone would take a list for one.
+///
+/// # Errors
+/// A body that is no object of this form.
+pub fn object<T: Default + DeserializeOwned>(body: &[u8]) -> Result<T, ProtocolError> {
+    let text = body.trim_ascii();
+    if text.is_empty() {
+        return Ok(T::default());
+    }
+    if !text.starts_with(b"{") {
+        return Err(ProtocolError::Json("expected an object".into()));
+    }
+    serde_json::from_slice(text).map_err(|error| ProtocolError::Json(error.to_string()))
 }
 
 /// `GET /v2/models/{m}/config`: the part of a model's configuration that clients read.

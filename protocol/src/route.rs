@@ -2,7 +2,7 @@
 //! unknown path, a wrong method and a broken name alike.
 
 use http::Method;
-use percent_encoding::percent_decode_str;
+use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
 /// A model as an app names it: without a version, or with one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -11,6 +11,20 @@ pub struct ModelName {
     pub name: String,
     /// Version, when the app names one.
     pub version: Option<String>,
+}
+
+impl ModelName {
+    /// The path of the model, percent-encoded: what is asked of it is added to it.
+    #[must_use]
+    pub fn path(&self) -> String {
+        let escape = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
+        match &self.version {
+            Some(version) => {
+                format!("/v2/models/{}/versions/{}", escape(&self.name), escape(version))
+            }
+            None => format!("/v2/models/{}", escape(&self.name)),
+        }
+    }
 }
 
 impl std::fmt::Display for ModelName {
@@ -210,6 +224,16 @@ mod tests {
             ),
         ] {
             assert_eq!(Route::parse(&method, path), Ok(route), "{method} {path}");
+        }
+    }
+
+    #[test]
+    fn a_model_s_path_leads_back_to_it() {
+        for (name, version) in [("m", None), ("mödel a", Some("v/1")), ("a%2F", Some("1"))] {
+            let route = model(name, version.filter(|v| !v.contains('/')), Verb::Stats);
+            let Route::Model(named, _) = &route else { panic!("no model") };
+            let path = format!("{}/stats", named.path());
+            assert_eq!(Route::parse(&Method::GET, &path), Ok(route), "{path}");
         }
     }
 

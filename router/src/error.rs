@@ -1,8 +1,12 @@
 //! Why the router itself answers a request with an error: one table from cause to status, for
 //! REST and for gRPC.
 
-use http::{Response, StatusCode};
-use midspan_net::{Body, reply};
+use http::{Response, StatusCode, header};
+use midspan_net::{
+    Body, BodyError,
+    encoding::{self, DecodeError},
+    reply,
+};
 use midspan_protocol::{RouteFault, grpc::peek::PeekError};
 
 use crate::grpc::status::{self, Code};
@@ -54,6 +58,9 @@ pub enum RouteError {
         /// The limit, bytes.
         limit: usize,
     },
+    /// The body is in a coding that is not supported.
+    #[error("{0}")]
+    Encoding(String),
     /// The client stopped sending before the end of its body.
     #[error("the request body ended early: {0}")]
     ClientBody(String),
@@ -103,6 +110,9 @@ impl RouteError {
             }
             Self::Message(PeekError::Coding(_)) => {
                 (S::UNSUPPORTED_MEDIA_TYPE, Code::Unimplemented, "coding", Client)
+            }
+            Self::Encoding(_) => {
+                (S::UNSUPPORTED_MEDIA_TYPE, Code::Unimplemented, "encoding", Client)
             }
             Self::Message(_) => (S::BAD_REQUEST, Code::InvalidArgument, "bad_message", Client),
             Self::Unimplemented(_) => {
@@ -155,6 +165,21 @@ impl RouteError {
             _ => None,
         };
         let unread = matches!(self, Self::TooLarge { .. } | Self::ClientBody(_));
-        reply::refusal(self.status(), &self.to_string(), allow, unread)
+        let mut response = reply::refusal(self.status(), &self.to_string(), allow, unread);
+        if matches!(self, Self::Encoding(_)) {
+            response.headers_mut().insert(header::ACCEPT_ENCODING, encoding::SUPPORTED);
+        }
+        response
+    }
+}
+
+impl From<DecodeError> for RouteError {
+    fn from(error: DecodeError) -> Self {
+        match error {
+            DecodeError::Unsupported(_) => Self::Encoding(error.to_string()),
+            DecodeError::Corrupt { .. } => Self::BadRequest(error.to_string()),
+            DecodeError::Body(BodyError::TooLarge { limit }) => Self::TooLarge { limit },
+            DecodeError::Body(error) => Self::ClientBody(error.to_string()),
+        }
     }
 }

@@ -31,8 +31,8 @@ use crate::{
 const AT_ONCE: usize = 16;
 /// Largest answer that is taken from a node.
 const MAX_ANSWER: usize = 4 << 20;
-/// Largest body of a load or unload.
-const MAX_CONTROL: usize = 1 << 20;
+/// What is said where every node fails.
+const NOT_TOLD: &str = "no node gave its statistics";
 
 /// One node's answer, read whole.
 struct Told {
@@ -91,10 +91,7 @@ pub(crate) async fn statistics(
             Ok(answer.forwarded(Manner::Rest, 1))
         }
         (None, Some(Err(error))) => Err(error),
-        (None, _) => Err(RouteError::NoNode {
-            model: errand.model.to_string(),
-            state: "no node gave its statistics",
-        }),
+        (None, _) => Err(RouteError::NoNode { model: errand.model.to_string(), state: NOT_TOLD }),
     }
 }
 
@@ -110,20 +107,18 @@ pub(crate) async fn total(
     let wanted = model.unwrap_or(&every);
     let errand = Errand { model: wanted, terms, manner: Manner::Rest, infer: false };
     let mut request = http::Request::new(());
-    *request.uri_mut() = http::Uri::from_static("/v2/models/stats");
+    let path = model.map_or("/v2/models/stats".into(), |model| model.path() + "/stats");
+    *request.uri_mut() =
+        path.parse().map_err(|_| RouteError::BadRequest(format!("no model is called {wanted}")))?;
     let mut outgoing = Outgoing::new(request.into_parts().0, errand);
     let (sum, failure) = add_up(ask(shard, errand, &nodes, &mut outgoing, None).await);
-    let state = "no node gave its statistics";
-    let none = || match failure {
+    sum.ok_or_else(|| match failure {
         Some(Err(error)) => error,
-        _ => RouteError::NoNode { model: wanted.to_string(), state },
-    };
-    let mut sum = sum.ok_or_else(none)?;
-    sum.model_stats.retain(|entry| {
-        let version = |version: &String| *version == entry.version;
-        model.is_none_or(|m| m.name == entry.name && m.version.as_ref().is_none_or(version))
-    });
-    Ok(sum)
+        Some(Ok(told)) if told.status == StatusCode::NOT_FOUND => {
+            RouteError::UnknownModel(wanted.to_string())
+        }
+        _ => RouteError::NoNode { model: wanted.to_string(), state: NOT_TOLD },
+    })
 }
 
 /// The sum of what was told, and the first failure.
@@ -158,7 +153,7 @@ where
         return Err(RouteError::ModelControl);
     }
     let nodes = listing(shard, Some(errand.model))?;
-    let body = own::read(body, MAX_CONTROL, errand.terms).await?;
+    let body = own::read(body, own::MAX_BODY, errand.terms).await?;
     let mut outgoing = Outgoing::new(head, errand);
     let told = ask(shard, errand, &nodes, &mut outgoing, Some(body)).await;
     refresh(shard, &nodes).await;

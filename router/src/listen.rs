@@ -60,7 +60,7 @@ async fn route(
     }
     let errand = |model, infer| Errand { model, terms: &terms, manner: Manner::Rest, infer };
     match &route {
-        Route::Index => own::index(shard, body, &terms).await,
+        Route::Index => own::index(shard, &head.headers, body, &terms).await,
         Route::Statistics => fanout::statistics(shard, None, &terms, head).await,
         Route::Model(model, Verb::Stats) => {
             fanout::statistics(shard, Some(model), &terms, head).await

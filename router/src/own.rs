@@ -1,11 +1,11 @@
 //! What the router answers itself: server metadata, health, the fleet's repository and its models.
 
 use bytes::Bytes;
-use http::{Response, StatusCode};
+use http::{HeaderMap, Response, StatusCode};
 use http_body::Body as HttpBody;
-use midspan_net::{Body, BodyError, body::collect, reply};
+use midspan_net::{Body, BodyError, body::collect, encoding::decode, reply};
 use midspan_protocol::{
-    ProtocolError, Route,
+    Route,
     metadata::{IndexRequest, ModelList, RepositoryEntry},
 };
 use tokio::time::timeout_at;
@@ -58,18 +58,20 @@ pub(crate) fn entries(shard: &Shard, only_ready: bool) -> Vec<RepositoryEntry> {
 }
 
 /// The repository index, as its request's body asks for it.
-pub(crate) async fn index<B>(shard: &Shard, body: B, terms: &Terms) -> Result<Forwarded, RouteError>
+pub(crate) async fn index<B>(
+    shard: &Shard,
+    map: &HeaderMap,
+    body: B,
+    terms: &Terms,
+) -> Result<Forwarded, RouteError>
 where
     B: HttpBody<Data = Bytes> + Unpin,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    let body = read(body, MAX_BODY, terms).await?;
-    let asked = if body.trim_ascii().is_empty() {
-        IndexRequest::default()
-    } else {
-        let json = |error: serde_json::Error| ProtocolError::Json(error.to_string()).to_string();
-        serde_json::from_slice(&body).map_err(|error| RouteError::BadRequest(json(error)))?
-    };
+    let reading = decode(body, map, MAX_BODY, None);
+    let body = timeout_at(terms.until.into(), reading).await.map_err(|_| terms.late())??;
+    let asked = IndexRequest::parse(&body);
+    let asked = asked.map_err(|error| RouteError::BadRequest(error.to_string()))?;
     Ok(Forwarded::new(reply::value(StatusCode::OK, &entries(shard, asked.ready)), 0))
 }
 

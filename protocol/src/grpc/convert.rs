@@ -95,12 +95,14 @@ impl ModelInferRequest {
             shape: input.shape,
             contents: input.contents,
         });
-        Ok(InferRequest {
+        let request = InferRequest {
             id: some(self.id),
             parameters: parameters_in(self.parameters)?,
             inputs: tensors("input", described, self.raw_input_contents)?,
             outputs,
-        })
+        };
+        request.check_hints()?;
+        Ok(request)
     }
 }
 

@@ -67,7 +67,7 @@ impl InferRequest {
     }
 
     /// Reads all of them once, so that a request with a bad one is refused by whoever parses it.
-    pub(super) fn check_hints(&self) -> Result<(), ProtocolError> {
+    pub(crate) fn check_hints(&self) -> Result<(), ProtocolError> {
         self.priority()?;
         self.timeout()?;
         self.sequence()?;

@@ -213,10 +213,23 @@ async fn the_index_takes_what_the_protocol_says() {
         assert_eq!(index(all).await, "m/1 READY, n/1 UNAVAILABLE", "{all}");
     }
     assert_eq!(index("{\"ready\":true}").await, "m/1 READY");
-    for bad in ["{\"ready\":1}", "{\"ready\":\"true\"}", "[", "{"] {
+    for bad in ["{\"ready\":1}", "{\"ready\":\"true\"}", "[", "{", "[true]"] {
         let answer = post(&router, "/v2/repository/index", bad).await;
         assert!(answer.error(400).starts_with("JSON: "), "{bad}");
     }
+    let zipped = midspan_net::encoding::encode_whole(
+        b"{\"ready\":true}",
+        midspan_net::encoding::Coding::Gzip,
+    );
+    let coded = |name: &str, body: bytes::Bytes| {
+        with(request(Method::POST, "/v2/repository/index", full(body)), "content-encoding", name)
+    };
+    let answer = router.send(coded("gzip", zipped.clone())).await;
+    assert_eq!(answer.json().as_array().unwrap().len(), 1, "{answer:?}");
+    router.send(coded("gzip", zipped.slice(..zipped.len() - 1))).await.error(400);
+    let answer = router.send(coded("br", zipped)).await;
+    answer.error(415);
+    assert_eq!(answer.header("accept-encoding"), "gzip, deflate");
     let huge = request(Method::POST, "/v2/repository/index", full(vec![b' '; 70_000]));
     router.send(huge).await.error(413);
     assert_eq!(get(&router, "/v2/models").await.body, "{\"models\":[\"m\"]}");
