@@ -130,7 +130,8 @@ async fn route(
 
 /// What the head asks for; `stated` is a deadline that the form of the request states besides
 /// ours, and the nearer counts. The context is policy, so it is taken only from a peer that can be
-/// trusted with it; from anyone else it is as if it were not there.
+/// trusted with it. From anyone else its model alone counts, which can do no more than refuse a
+/// request that was routed as another model.
 pub(crate) fn terms(
     map: &HeaderMap,
     stated: Option<Duration>,
@@ -152,10 +153,17 @@ pub(crate) fn terms(
             ))
         })?,
     };
-    let context = map.get(headers::CONTEXT).filter(|_| peer.is_loopback());
-    let context = context.map(|value| Context::decode(value.as_bytes())).transpose();
-    let context = context.map_err(|error| NodeError::BadRequest(error.to_string()))?;
+    let context = map.get(headers::CONTEXT).map(|value| Context::decode(value.as_bytes()));
+    let context = match context.transpose() {
+        Ok(context) if peer.is_loopback() => context,
+        Err(error) if peer.is_loopback() => return Err(NodeError::BadRequest(error.to_string())),
+        stated => stated.ok().flatten().map(named_only),
+    };
     Ok(Terms { mode, until, context, priority: Priority::default() })
+}
+
+fn named_only(stated: Context) -> Context {
+    Context { model: stated.model, ..Context::default() }
 }
 
 /// Whether the policy that came with a request allows it here, for this model.
@@ -221,4 +229,31 @@ async fn offloaded(
     measure.answered(answer.outputs.first().map_or(1, |output| output.1.rows()), answer.spent);
     let answered = message::answered(model, &InferRequest::default(), answer, measure)?;
     respond::respond(node, answered, &OutputForm::binary())
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    fn of(peer: [u8; 4], value: &str) -> Result<Option<Context>, NodeError> {
+        let text = "name = \"n\"\n[[model]]\nbundle = \"embedded\"\n";
+        let config = midspan_net::config::parse::<crate::RawConfig>("n", text, ".".as_ref());
+        let map = HeaderMap::from_iter([(headers::CONTEXT, HeaderValue::from_str(value).unwrap())]);
+        let peer = Peer { addr: (peer, 1).into(), tls: false };
+        terms(&map, None, &config.unwrap(), peer, Instant::now()).map(|terms| terms.context)
+    }
+
+    #[test]
+    fn a_stranger_s_context_says_no_more_than_the_model() {
+        let model = "m".to_owned();
+        let told = Context { model, regions: vec!["eu".into()], ..Context::default() };
+        let value = told.encode();
+        assert_eq!(of([127, 0, 0, 1], &value).unwrap(), Some(told.clone()));
+        let named = Context { regions: Vec::new(), ..told };
+        assert_eq!(of([192, 0, 2, 1], &value).unwrap(), Some(named));
+        assert!(of([127, 0, 0, 1], "?").is_err());
+        assert_eq!(of([192, 0, 2, 1], "?").unwrap(), None);
+    }
 }
