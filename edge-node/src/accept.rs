@@ -10,6 +10,11 @@ use crate::{
     model::{Model, Port},
 };
 
+/// Largest batch whose rows are told apart: of a model with exits or several stages, of one that
+/// takes one row at a time, or of an output that is classified. What is kept of each row is
+/// many times what a row may have in bytes.
+pub(crate) const MAX_ROWS: usize = 65_536;
+
 /// A request's inputs under the model's own names, and the rows of the batch.
 #[derive(Debug)]
 pub(crate) struct Accepted {
@@ -51,6 +56,12 @@ pub(crate) fn accept(model: &Model, request: &InferRequest) -> Result<Accepted, 
         inputs.push((port.inner.clone(), convert(model, port, tensor.ok_or_else(missing)?)?));
     }
     let rows = if model.batched() { common_rows(model, &inputs)? } else { 1 };
+    let apart = model.keeps_rows() || classify::is_asked(&request.outputs)?;
+    if apart && rows > MAX_ROWS {
+        return Err(NodeError::Input(format!(
+            "a batch of {rows} rows; at most {MAX_ROWS} are taken where each is looked at"
+        )));
+    }
     Ok(Accepted { inputs, rows })
 }
 

@@ -29,6 +29,19 @@ pub(crate) fn check(model: &Model, outputs: &[RequestedOutput]) -> Result<(), No
     Ok(())
 }
 
+/// Whether an output is to be classified.
+///
+/// # Errors
+/// A parameter that is no count.
+pub(crate) fn is_asked(outputs: &[RequestedOutput]) -> Result<bool, NodeError> {
+    for output in outputs {
+        if output.classification()?.is_some() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 /// The best `count` classes of each row of a batch (of a model whose first dimension is one, as
 /// `batched` says), or of the whole tensor.
 ///

@@ -399,19 +399,20 @@ impl RawModel {
                 let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
                 let name = self.name.or(stem).filter(|name| !name.is_empty());
                 let name = name.ok_or_else(|| Problem::new(format!("{key}.name"), "is needed"))?;
+                segment(&name).map_err(|problem| Problem::new(format!("{key}.name"), problem))?;
                 let version = self.version.unwrap_or_else(|| "1".into());
-                if version.is_empty()
-                    || version == "."
-                    || version == ".."
-                    || version.contains(['\0', '/', '\\'])
-                {
-                    let problem = "must be one part of a path";
-                    return Err(Problem::new(format!("{key}.version"), problem));
-                }
+                segment(&version)
+                    .map_err(|problem| Problem::new(format!("{key}.version"), problem))?;
                 Ok(ModelSource::Onnx { path, name, version })
             }
         }
     }
+}
+
+/// Names and versions are parts of paths.
+fn segment(text: &str) -> Result<(), &'static str> {
+    let bad = matches!(text, "" | "." | "..") || text.contains(['\0', '/', '\\']);
+    if bad { Err("must be one part of a path") } else { Ok(()) }
 }
 
 impl RawCloud {

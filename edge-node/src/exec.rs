@@ -4,9 +4,9 @@
 use std::{
     io,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::Arc,
+    sync::{Arc, mpsc},
     thread,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use crate::{
@@ -18,31 +18,31 @@ use crate::{
 
 /// Running worker threads.
 pub(crate) struct Workers {
-    threads: Vec<thread::JoinHandle<()>>,
+    /// Closed once the last thread has ended.
+    ended: mpsc::Receiver<()>,
 }
 
 impl Workers {
     /// Starts `count` threads on `queue`.
     pub(crate) fn start(count: usize, queue: &Arc<Queue>) -> io::Result<Self> {
-        let threads = (0..count)
-            .map(|worker| {
-                let queue = Arc::clone(queue);
-                let wait = midspan_net::telemetry::Metric::NodeWaitSeconds.histogram(&[]);
-                thread::Builder::new().name(format!("worker-{worker}")).spawn(move || {
-                    while let Some(job) = queue.pop() {
-                        work(worker, job, &wait);
-                    }
-                })
-            })
-            .collect::<io::Result<_>>()?;
-        Ok(Self { threads })
+        let (alive, ended) = mpsc::channel();
+        for worker in 0..count {
+            let (queue, alive) = (Arc::clone(queue), alive.clone());
+            let wait = midspan_net::telemetry::Metric::NodeWaitSeconds.histogram(&[]);
+            thread::Builder::new().name(format!("worker-{worker}")).spawn(move || {
+                let _alive = alive;
+                while let Some(job) = queue.pop() {
+                    work(worker, job, &wait);
+                }
+            })?;
+        }
+        Ok(Self { ended })
     }
 
-    /// Waits until the closed queue is empty.
-    pub(crate) fn join(self) {
-        for thread in self.threads {
-            let _panicked = thread.join();
-        }
+    /// Waits until the closed queue is empty and no run is under way, at most for `grace`. Returns
+    /// whether that is so: a run cannot be interrupted, and ends with the process.
+    pub(crate) fn join(self, grace: Duration) -> bool {
+        self.ended.recv_timeout(grace) == Err(mpsc::RecvTimeoutError::Disconnected)
     }
 }
 
@@ -68,4 +68,44 @@ fn run(stage: &Stage, worker: usize, inputs: batch::Named) -> Result<Vec<Blob>, 
         Ok(outputs.into_iter().map(Blob::from_tensor).collect())
     });
     batch::join(runs.collect::<Result<Vec<_>, NodeError>>()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use midspan_runtime::{RunError, Scripted, SessionPool};
+
+    use super::*;
+
+    #[test]
+    fn a_run_that_goes_on_is_not_waited_for() {
+        let (go, waits) = mpsc::channel::<()>();
+        let (entered, has_entered) = mpsc::channel();
+        let waits = Arc::new(Mutex::new(waits));
+        let pool = SessionPool::new(1, || {
+            let (waits, entered) = (Arc::clone(&waits), entered.clone());
+            let fake = Scripted::new(vec![], vec![], move |_| {
+                entered.send(()).unwrap();
+                let _gone = waits.lock().unwrap().recv();
+                Ok(vec![])
+            });
+            Ok::<_, RunError>(Box::new(fake) as Box<dyn midspan_runtime::Executor>)
+        });
+        let stage = Arc::new(Stage::new(pool.unwrap(), "slow", 0));
+        let queue = Arc::new(Queue::new(1));
+        let workers = Workers::start(1, &queue).unwrap();
+        let (reply, _answer) = tokio::sync::oneshot::channel();
+        let now = Instant::now();
+        let until = now + Duration::from_secs(60);
+        let priority = crate::schedule::Priority::default();
+        let job = Job { stage, inputs: vec![], until, priority, queued: now, reply };
+        queue.push(job, 1).unwrap();
+        has_entered.recv().unwrap();
+        queue.close();
+        assert!(!workers.join(Duration::from_millis(1)));
+        let none = Workers::start(1, &queue).unwrap();
+        assert!(none.join(Duration::from_secs(60)), "an empty queue ends at once");
+        go.send(()).unwrap();
+    }
 }

@@ -85,7 +85,8 @@ pub(crate) async fn infer(
     accepted: Accepted,
     terms: &Terms,
 ) -> Result<Answer, NodeError> {
-    let mut way = Way::new(accepted.rows);
+    // A model that is run whole answers its rows together, however many they are.
+    let mut way = Way::new(if model.keeps_rows() { accepted.rows } else { 0 });
     let mut inputs = accepted.inputs;
     for (index, stage) in model.stages.iter().enumerate() {
         let last = model.complete && index + 1 == model.stages.len();

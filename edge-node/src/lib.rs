@@ -34,7 +34,7 @@ mod resume;
 mod schedule;
 mod statistics;
 
-use std::{future::Future, io, net::SocketAddr, sync::Arc};
+use std::{future::Future, io, net::SocketAddr, sync::Arc, time::Instant};
 
 use midspan_net::{
     Limits, Tasks, admin,
@@ -111,13 +111,18 @@ where
             ready(addr);
         }
         stop.await;
+        let end = Instant::now() + grace;
         tracing::info!("draining");
         if !tasks.drain(grace).await {
             tracing::warn!("the drain's grace period ended with requests under way");
         }
-        Ok(())
+        Ok::<_, io::Error>(end)
     });
     queue.close();
-    workers.join();
-    outcome
+    let end = outcome?;
+    // A run that goes on, for nobody, must not keep the process.
+    if !workers.join(end.saturating_duration_since(Instant::now())) {
+        tracing::warn!("a run goes on after the drain's grace period; it ends with the process");
+    }
+    Ok(())
 }

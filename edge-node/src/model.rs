@@ -184,6 +184,12 @@ impl Model {
         firsts.all(|other| Some(other) == first)
     }
 
+    /// Whether rows of a batch may part ways, or are run one by one.
+    pub(crate) fn keeps_rows(&self) -> bool {
+        let [only] = self.stages.as_slice() else { return true };
+        !self.complete || self.final_temperature.is_some() || only.row_by_row
+    }
+
     /// The stage after which a frame of this split goes on.
     pub(crate) fn resume_after(&self, split_id: SplitId) -> Option<(usize, &StageCut)> {
         let cut = |(index, stage): (usize, &'_ Arc<Stage>)| -> Option<usize> {

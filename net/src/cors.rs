@@ -72,9 +72,11 @@ impl Origins {
             let is_origin = uri.is_some_and(|uri| {
                 uri.scheme().is_some() && uri.authority().is_some() && uri.path() == "/"
             });
+            // Browsers send them in lower case, and a pattern would match none.
+            let exact = !origin.contains(|c: char| c == '*' || c.is_ascii_uppercase());
             let value = HeaderValue::from_str(origin).ok();
             value
-                .filter(|_| is_origin && !origin.ends_with('/'))
+                .filter(|_| is_origin && exact && !origin.ends_with('/'))
                 .ok_or_else(|| format!("'{origin}' is no origin, for example https://app.example"))
         };
         list.iter().map(parse).collect::<Result<_, _>>().map(Self::Only)

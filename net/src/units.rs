@@ -57,6 +57,9 @@ impl FromStr for Span {
 impl FromStr for Size {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
+        if text.ends_with(|last: char| last.is_ascii_digit()) {
+            return Err("has no unit; a size is such as \"64KiB\" or \"64MiB\"".into());
+        }
         text.parse::<bytesize::ByteSize>()
             .map(|size| Self(size.as_u64()))
             .map_err(|error| format!("not a size such as \"64KiB\" or \"64MiB\": {error}"))
@@ -107,5 +110,6 @@ mod tests {
         }
         assert!("fast".parse::<Span>().is_err());
         assert!("64MB!".parse::<Size>().is_err());
+        assert!("9000000".parse::<Size>().unwrap_err().contains("no unit"));
     }
 }

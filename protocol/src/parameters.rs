@@ -13,6 +13,13 @@ use crate::{
     json::{Bare, Fault, Reader},
 };
 
+/// Parameter of a tensor that is said to be in memory shared with the client.
+pub(crate) const SHARED_MEMORY: &str = "shared_memory_region";
+
+/// Why such a tensor is refused.
+pub(crate) const NO_SHARED_MEMORY: &str =
+    "is in shared memory, which cannot cross hosts; send the data";
+
 /// One parameter value.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]

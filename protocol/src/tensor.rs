@@ -7,6 +7,9 @@ use crate::{Datatype, ProtocolError};
 /// Dimensions a shape may have; ONNX models stay well below.
 pub const MAX_RANK: usize = 32;
 
+/// Largest product of the other dimensions of a tensor that has one of 0.
+pub const MAX_EMPTY: u64 = 1 << 20;
+
 /// A named tensor. `data` is little-endian and row-major; BYTES elements carry a u32 length prefix.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tensor {
@@ -105,7 +108,15 @@ pub(crate) fn element_count(shape: &[u64]) -> Result<usize, String> {
         return Err(format!("{} dimensions; at most {MAX_RANK} are accepted", shape.len()));
     }
     if shape.contains(&0) {
-        return Ok(0);
+        // Whoever walks the rows of a tensor without bytes must come to an end, too.
+        let mut others = shape.iter().filter(|dim| **dim > 0);
+        let others = others.try_fold(1_u64, |product, dim| product.checked_mul(*dim));
+        return match others {
+            Some(others) if others <= MAX_EMPTY => Ok(0),
+            _ => Err(format!(
+                "shape {shape:?} has no elements, but other dimensions of more than {MAX_EMPTY}"
+            )),
+        };
     }
     shape
         .iter()

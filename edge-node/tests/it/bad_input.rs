@@ -58,6 +58,12 @@ async fn bodies_that_say_nothing_sensible() {
         (input("picture", "[1,1,28,28]", "FP32", &zeros(784)), "no input 'picture'"),
         (input("image", "[1]", "BYTES", "[\"no picture\"]"), "picture 0 cannot be used"),
         (input("image", "[0]", "BYTES", "[]"), "no picture"),
+        (input("image", "[4294967296,0,28,28]", "FP32", "[]"), "has no elements, but"),
+        (
+            input("image", "[0,1,28,28]", "FP32", "[]")
+                .replace("\"data\"", "\"parameters\":{\"shared_memory_region\":\"r\"},\"data\""),
+            "shared memory",
+        ),
     ] {
         let text = node.send(post(body.clone())).await.error(400);
         let shown = &body[..body.len().min(80)];

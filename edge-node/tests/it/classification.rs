@@ -95,4 +95,21 @@ async fn plain_models_have_no_labels_and_some_types_no_order() {
     assert!(text.contains("'y'") && text.contains("BYTES"), "{text}");
     let half = "{\"inputs\":[{\"name\":\"x\",\"shape\":[0],\"datatype\":\"FP16\",\"data\":[]}]}";
     send("half", half.into(), "1").await.error(400);
+    // What is kept of each row is more than its bytes: batches are bounded where rows are kept.
+    let many = |rows: u64| ask("FP32", &[rows, 0], "[]");
+    let node = Setup {
+        model: &onnx::headless(&[identity("open", onnx::FP32, &[-1, -1])]),
+        ..Setup::default()
+    };
+    let node = node.start().await;
+    let send = async |output: &str, rows| {
+        let body = many(rows).replacen('{', output, 1);
+        node.post("/v2/models/open/infer", body).await
+    };
+    let classified = "{\"outputs\":[{\"name\":\"y\",\"parameters\":{\"classification\":1}}],";
+    assert_eq!(texts(&send(classified, 65_536).await, "y", &[65_536, 0]).len(), 0);
+    assert!(send(classified, 65_537).await.error(400).contains("at most 65536"));
+    let plain = send("{", 1 << 20).await.response();
+    assert_eq!(plain.output("y").unwrap().shape, [1 << 20, 0]);
+    assert!(send("{", (1 << 20) + 1).await.error(400).contains("has no elements, but"));
 }

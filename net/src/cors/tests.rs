@@ -138,7 +138,15 @@ fn origins_are_read_from_a_list() {
     assert_eq!(Origins::parse(&[]), Ok(Origins::Only(vec![])));
     let two = Origins::parse(&list(&["https://a.example", "http://localhost:3000"])).unwrap();
     assert!(matches!(two, Origins::Only(list) if list.len() == 2));
-    for bad in ["a.example", "https://a.example/", "https://a.example/path", "https://", "\n"] {
+    for bad in [
+        "a.example",
+        "https://a.example/",
+        "https://a.example/path",
+        "https://",
+        "\n",
+        "https://*.a",
+        "https://A.b",
+    ] {
         assert!(Origins::parse(&list(&[bad])).unwrap_err().contains("no origin"), "{bad:?}");
     }
 }

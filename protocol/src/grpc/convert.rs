@@ -17,7 +17,11 @@ use super::inference::{
 };
 use crate::{
     Datatype, InferRequest, InferResponse, ModelName, Parameter, Parameters, ProtocolError,
-    RequestedOutput, Tensor, error::clip, request::no_duplicates, tensor::element_count,
+    RequestedOutput, Tensor,
+    error::clip,
+    parameters::{NO_SHARED_MEMORY, SHARED_MEMORY},
+    request::no_duplicates,
+    tensor::element_count,
 };
 
 /// Set on every answer of a stream: no further answer to the same request follows.
@@ -312,10 +316,7 @@ fn prefixed(strings: &[Bytes]) -> Result<Bytes, String> {
 
 /// Memory of the sender's host is not this host's: data in it cannot be had, nor left there.
 fn no_shared_memory(parameters: &HashMap<String, InferParameter>) -> Result<(), &'static str> {
-    if parameters.contains_key("shared_memory_region") {
-        return Err("is in shared memory, which cannot cross hosts; send the data");
-    }
-    Ok(())
+    if parameters.contains_key(SHARED_MEMORY) { Err(NO_SHARED_MEMORY) } else { Ok(()) }
 }
 
 fn reserved(map: &HashMap<String, InferParameter>) -> Result<(), ProtocolError> {

@@ -6,6 +6,7 @@ use super::{Fault, Reader, data::read_data, put, reader::Bare, write::write_data
 use crate::{
     Datatype, Parameters, ProtocolError, Tensor,
     error::clip,
+    parameters::{NO_SHARED_MEMORY, SHARED_MEMORY},
     tensor::{MAX_RANK, element_count},
 };
 
@@ -44,6 +45,9 @@ pub(crate) fn read_tensor(reader: &mut Reader<'_>, rest: &mut Bytes) -> Result<T
     let datatype = datatype.ok_or_else(|| Fault::missing("datatype"))?;
     let finish = || {
         let size = parameters.as_ref().and_then(|all: &Parameters| all.get("binary_data_size"));
+        if parameters.as_ref().is_some_and(|all| all.get(SHARED_MEMORY).is_some()) {
+            return Err(Fault::data(NO_SHARED_MEMORY));
+        }
         let data = match (data, size) {
             (Some(_), Some(_)) => return Err(Fault::data("has both data and binary_data_size")),
             (None, None) => return Err(Fault::data("has neither data nor binary_data_size")),

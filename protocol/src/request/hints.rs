@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use super::{InferRequest, RequestedOutput};
-use crate::{Parameter, ProtocolError};
+use crate::{
+    Parameter, ProtocolError,
+    parameters::{NO_SHARED_MEMORY, SHARED_MEMORY},
+};
 
 /// Which sequence a request belongs to, and its place in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,6 +77,9 @@ impl InferRequest {
         self.parameters.flag("binary_data_output")?;
         for output in &self.outputs {
             output.classification()?;
+            if output.parameters.get(SHARED_MEMORY).is_some() {
+                return Err(ProtocolError::output(&output.name, NO_SHARED_MEMORY));
+            }
             output.parameters.flag("binary_data")?;
         }
         Ok(())

@@ -17,7 +17,12 @@ fn sizes_must_match_shape() {
 
 #[test]
 fn hostile_shapes_are_refused_without_allocating() {
-    for shape in [vec![1 << 4, (1 << 60) + 2], vec![1 << 62, 8], vec![u64::MAX], vec![1; 33]] {
+    let empty = [vec![1 << 32, 0], vec![0, (1 << 20) + 1], vec![1 << 62, 0, 8]];
+    assert!(new(Datatype::Uint8, &[0, 1 << 20], &[]).is_ok());
+    for shape in [vec![1 << 4, (1 << 60) + 2], vec![1 << 62, 8], vec![u64::MAX], vec![1; 33]]
+        .into_iter()
+        .chain(empty)
+    {
         assert!(new(Datatype::Uint8, &shape, &[]).is_err(), "{shape:?}");
         assert!(new(Datatype::Bytes, &shape, &[]).is_err(), "{shape:?}");
     }

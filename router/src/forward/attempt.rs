@@ -218,8 +218,11 @@ fn event(slot: Slot, map: &HeaderMap, status: StatusCode, latency: Duration) -> 
     let text = |name| map.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
     let report = text(headers::LOAD).and_then(LoadReport::decode).map(report);
     let server_time = text(headers::SERVER_TIMING).and_then(|value| timing::find(value, "run"));
-    // 503 is a refusal with a reason, 501 a missing feature; neither is a broken node.
-    if status.is_server_error() && !matches!(status.as_u16(), 501 | 503 | 504) {
+    // 503 is a refusal with a reason, 501 a missing feature; neither is a broken node. Nor is one
+    // that reports its load along with the failure: what failed is its model, perhaps on what this
+    // one client sent, and that must not take the node from everybody else.
+    let broken = status.is_server_error() && !matches!(status.as_u16(), 501 | 503 | 504);
+    if broken && report.is_none() {
         return Event::Failed { slot, kind: FailureKind::ServerError };
     }
     Event::Answered {

@@ -219,12 +219,18 @@ async fn what_a_node_did_not_begin_another_may_do() {
 }
 
 #[tokio::test]
-async fn a_node_that_fails_inside_loses_its_reputation() {
-    for status in [13, 14, 3] {
+async fn a_node_that_fails_inside_loses_its_reputation_unless_only_its_model_did() {
+    for (status, reports) in [(13, false), (13, true), (14, false), (3, false)] {
         let (a, b) = (Stub::start("a"), Stub::start("b"));
         let router = Setup::default().start(&[&a, &b]).await;
         let session = router.session_of(&a).await;
-        a.script(move |_| async move { Ok(answer("x", status)) });
+        a.script(move |_| async move {
+            let mut answer = answer("x", status);
+            if !reports {
+                answer.headers_mut().insert(headers::LOAD, "none".parse().unwrap());
+            }
+            Ok(answer)
+        });
         let app = client(&router);
         let reply = exchange(&app, infer(&session)).await;
         assert_eq!(reply.status(), status);
@@ -237,7 +243,7 @@ async fn a_node_that_fails_inside_loses_its_reputation() {
         let candidates = record["candidates"].as_array().unwrap();
         let of_a = candidates.iter().find(|candidate| candidate["node"] == "a").unwrap();
         let errors = of_a["cost_us"]["errors"].as_u64().unwrap();
-        assert_eq!(errors > 0, status == 13, "{status}: {errors}");
+        assert_eq!(errors > 0, status == 13 && !reports, "{status} {reports}: {errors}");
     }
 }
 

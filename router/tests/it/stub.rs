@@ -201,7 +201,8 @@ async fn answer(state: Arc<State>, request: Request<Incoming>) -> Outcome {
         ..LoadReport::default()
     };
     let map = response.headers_mut();
-    map.insert(headers::LOAD, HeaderValue::from_str(&report.encode()).unwrap());
+    // A script may say something else, as a server does that is none of ours.
+    map.entry(headers::LOAD).or_insert(HeaderValue::from_str(&report.encode()).unwrap());
     map.insert(headers::ENDPOINT_LOAD_METRICS, HeaderValue::from_str(&report.orca()).unwrap());
     map.entry(headers::SERVER_TIMING).or_insert(HeaderValue::from_static("run;dur=0.100"));
     Ok(response)
