@@ -308,15 +308,19 @@ where
     }
 
     fn size_hint(&self) -> SizeHint {
-        let read = self.prefix.as_ref().map_or(0, Bytes::len) as u64;
-        let rest = self.rest.size_hint();
-        let mut hint = SizeHint::new();
-        hint.set_lower(rest.lower().saturating_add(read));
-        if let Some(upper) = rest.upper() {
-            hint.set_upper(upper.saturating_add(read));
-        }
-        hint
+        after(self.prefix.as_ref(), &self.rest.size_hint())
     }
+}
+
+/// What is known of a body's length when `prefix` of it was read already and `rest` is to come.
+pub(crate) fn after(prefix: Option<&Bytes>, rest: &SizeHint) -> SizeHint {
+    let read = prefix.map_or(0, Bytes::len) as u64;
+    let mut hint = SizeHint::new();
+    hint.set_lower(rest.lower().saturating_add(read));
+    if let Some(upper) = rest.upper() {
+        hint.set_upper(upper.saturating_add(read));
+    }
+    hint
 }
 
 /// An answer as far as it was read before its head goes out.

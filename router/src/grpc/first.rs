@@ -63,14 +63,7 @@ impl<B: HttpBody<Data = Bytes> + Unpin> HttpBody for Begun<B> {
     }
 
     fn size_hint(&self) -> SizeHint {
-        let read = self.prefix.as_ref().map_or(0, Bytes::len) as u64;
-        let rest = self.rest.size_hint();
-        let mut hint = SizeHint::new();
-        hint.set_lower(rest.lower().saturating_add(read));
-        if let Some(upper) = rest.upper() {
-            hint.set_upper(upper.saturating_add(read));
-        }
-        hint
+        crate::replay::after(self.prefix.as_ref(), &self.rest.size_hint())
     }
 }
 
