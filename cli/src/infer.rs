@@ -18,7 +18,7 @@ use midspan_protocol::{Datatype, InferRequest, InferResponse, Parameter, Tensor,
 use midspan_split::{Bundle, exit::classify};
 use serde_json::json;
 
-use crate::{fetch, split, table};
+use crate::{fetch, open, table};
 
 /// Send one picture or labelled sample and print label, confidence, place and timings.
 ///
@@ -62,7 +62,7 @@ struct Answered {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
-    let bundle = split::open(args.bundle.as_ref())?;
+    let bundle = open::bundle(args.bundle.as_ref())?;
     let (tensor, truth) = input(args, &bundle)?;
     let answered = fetch::block_on(send(args, &bundle, tensor))?;
     let logits = answered.response.outputs.first().and_then(Tensor::to_f32);

@@ -15,14 +15,18 @@ mod infer;
 #[cfg(feature = "tools")]
 mod load;
 mod node;
+#[cfg(any(feature = "split", feature = "tools"))]
+mod open;
 mod progress;
 #[cfg(feature = "router")]
 mod router;
 mod runtime;
+#[cfg(feature = "split")]
 mod split;
 #[cfg(feature = "tools")]
 mod status;
 mod stop;
+#[cfg(any(feature = "split", feature = "tools"))]
 mod table;
 #[cfg(feature = "tools")]
 mod up;
@@ -63,6 +67,7 @@ enum Command {
     #[cfg(feature = "tools")]
     #[command(subcommand)]
     Load(load::Command),
+    #[cfg(feature = "split")]
     #[command(subcommand)]
     Split(split::Command),
     #[command(subcommand)]
@@ -120,7 +125,8 @@ fn main() -> ExitCode {
         Command::Explain(args) => status::explain(&args),
         #[cfg(feature = "tools")]
         Command::Load(command) => load::run(command),
-        Command::Split(command) => split::run(command),
+        #[cfg(feature = "split")]
+        Command::Split(command) => split::run(&command),
         Command::Config(command) => config::run(command),
         Command::Runtime(command) => runtime::run(&command),
     };

@@ -10,7 +10,7 @@ use midspan_runtime::{
 };
 use midspan_split::{
     Bundle, Codec, ExitRule, Precision, SplitId,
-    manifest::{AppTensor, Certificate},
+    manifest::{AppTensor, Certificate, Manifest, PLAIN},
     preprocess::Preprocess,
 };
 
@@ -122,7 +122,7 @@ impl Model {
                 .last()
                 .and_then(|stage| stage.exit.as_ref())
                 .map(|exit| exit.temperature()),
-            certificates: manifest.certificates.clone(),
+            certificates: covering(manifest, PLAIN),
             exits: role == Role::Edge,
             labels: manifest.labels.clone(),
             counters: Arc::default(),
@@ -208,9 +208,19 @@ impl Model {
 
     /// Whether a certificate covers exits at this cut and precision.
     pub(crate) fn certified(&self, cut: &StageCut) -> bool {
-        let Precision::Bits(bits) = cut.precision else { return false };
+        let bits = if let Precision::Bits(bits) = cut.precision { bits } else { 0 };
         self.certificates.iter().any(|found| found.split_id == cut.split_id && found.bits == bits)
     }
+}
+
+/// The certificates that hold for the exits, thresholds and variant that this node runs.
+fn covering(manifest: &Manifest, variant: &str) -> Vec<Certificate> {
+    let cuts = 0..manifest.stages.len().saturating_sub(1);
+    let bits = |cut: usize| match manifest.precision(cut) {
+        Some(Precision::Bits(bits)) => bits,
+        _ => 0,
+    };
+    cuts.flat_map(|cut| manifest.certified(cut, variant, bits(cut)).cloned()).collect()
 }
 
 fn ports(tensors: &[AppTensor]) -> Result<Vec<Port>, String> {

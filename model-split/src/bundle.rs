@@ -10,8 +10,9 @@ use include_dir::{Dir, include_dir};
 
 use crate::codec::{Codec, Precision};
 use crate::digest::{Digest, SplitId};
+use crate::head;
 use crate::labelled::{Labelled, LabelledError};
-use crate::manifest::{Manifest, ManifestError};
+use crate::manifest::{Manifest, ManifestError, PLAIN};
 use crate::onnx::OnnxError;
 use crate::weights::{self, WeightsError};
 
@@ -71,6 +72,14 @@ pub enum BundleError {
         key: String,
         /// Cause.
         source: WeightsError,
+    },
+    /// A head does not suit its stage.
+    #[error("{key}: {source}")]
+    Head {
+        /// The manifest's key that names it.
+        key: String,
+        /// Cause.
+        source: head::HeadError,
     },
     /// The labelled samples are damaged.
     #[error("labelled.{source}")]
@@ -211,23 +220,55 @@ impl Bundle {
         &self.manifest.labels
     }
 
-    /// The ONNX model of one stage, graph and weights together.
+    /// The ONNX model of one stage as it was cut, with its exit's head merged in.
+    ///
+    /// # Errors
+    /// As [`Bundle::stage_variant`].
+    pub fn stage_model(&self, stage: usize) -> Result<Vec<u8>, BundleError> {
+        self.stage_variant(stage, PLAIN)
+    }
+
+    /// The ONNX model of one stage in one of its variants, with its exit's head merged in. A stage
+    /// that lacks the variant runs as it was cut, so that one name serves a whole model.
     ///
     /// # Errors
     /// When there is no such stage, or a blob is missing, damaged or does not suit the other.
-    pub fn stage_model(&self, stage: usize) -> Result<Vec<u8>, BundleError> {
+    pub fn stage_variant(&self, stage: usize, variant: &str) -> Result<Vec<u8>, BundleError> {
         let Some(parts) = self.manifest.stages.get(stage) else {
             return Err(BundleError::NoStage { stage, stages: self.stages() });
         };
-        let (graph_key, weights_key) =
-            (format!("stages[{stage}].graph"), format!("stages[{stage}].weights"));
-        let graph = self.blob(parts.graph, &graph_key)?;
-        let weights = self.blob(parts.weights, &weights_key)?;
+        let found = parts.variants.iter().position(|found| found.name == variant);
+        let (graph, weights, key) = match found {
+            Some(at) => {
+                let variant = &parts.variants[at];
+                (variant.graph, variant.weights, format!("stages[{stage}].variants[{at}]"))
+            }
+            None => (parts.graph, parts.weights, format!("stages[{stage}]")),
+        };
+        let mut model = self.joined(graph, weights, &key)?;
+        if let Some(head) = parts.exit.as_ref().and_then(|exit| exit.head.as_ref()) {
+            let key = format!("stages[{stage}].exit.head");
+            let head = self.joined(head.graph, head.weights, &key)?;
+            head::merge(&mut model, head).map_err(|source| BundleError::Head { key, source })?;
+        }
+        Ok(crate::onnx::encode(&model))
+    }
+
+    /// Graph and weights together.
+    fn joined(
+        &self,
+        graph: Digest,
+        weights: Digest,
+        key: &str,
+    ) -> Result<crate::onnx::ModelProto, BundleError> {
+        let (graph_key, weights_key) = (format!("{key}.graph"), format!("{key}.weights"));
+        let graph = self.blob(graph, &graph_key)?;
+        let weights = self.blob(weights, &weights_key)?;
         let mut model = crate::onnx::decode(graph.into())
             .map_err(|source| BundleError::Onnx { key: graph_key, source })?;
         weights::attach(&mut model, &weights.into())
             .map_err(|source| BundleError::Weights { key: weights_key, source })?;
-        Ok(crate::onnx::encode(&model))
+        Ok(model)
     }
 
     /// The labelled samples, where the bundle has some.
@@ -261,6 +302,15 @@ impl Bundle {
         for (index, stage) in self.manifest.stages.iter().enumerate() {
             blobs.push((format!("stages[{index}].graph"), stage.graph));
             blobs.push((format!("stages[{index}].weights"), stage.weights));
+            for (at, variant) in stage.variants.iter().enumerate() {
+                let key = format!("stages[{index}].variants[{at}]");
+                blobs.push((format!("{key}.graph"), variant.graph));
+                blobs.push((format!("{key}.weights"), variant.weights));
+            }
+            if let Some(head) = stage.exit.as_ref().and_then(|exit| exit.head.as_ref()) {
+                blobs.push((format!("stages[{index}].exit.head.graph"), head.graph));
+                blobs.push((format!("stages[{index}].exit.head.weights"), head.weights));
+            }
         }
         if let Some(labelled) = &self.manifest.labelled {
             blobs.push(("labelled.images".into(), labelled.images));

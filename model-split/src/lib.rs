@@ -3,17 +3,24 @@
 //! HTTP, queues or placement, and it runs models only through `midspan_runtime`.
 
 pub mod bundle;
+#[cfg(feature = "tools")]
+pub mod candidate;
 pub mod codec;
 pub mod cut;
 pub mod digest;
 pub mod exit;
+mod head;
 pub mod labelled;
 pub mod make;
 pub mod manifest;
 pub mod onnx;
 pub mod preprocess;
 mod resize;
+#[cfg(feature = "tools")]
+pub mod samples;
 pub mod spec;
+#[cfg(feature = "tools")]
+pub mod stats;
 pub mod verify;
 pub mod weights;
 

@@ -245,7 +245,7 @@ fn stages(
             Some(exit) => Some(exit_of(index, exit, last, spec, types)?),
             None => None,
         };
-        stages.push(Stage { graph, weights, inputs: inner(&inputs)?, cut, exit });
+        stages.push(Stage { graph, weights, inputs: inner(&inputs)?, cut, exit, variants: vec![] });
         inputs = stage.cut.iter().map(|cut| cut.tensor.clone()).collect();
     }
     Ok(stages)
@@ -299,6 +299,7 @@ fn exit_of(
         output: exit.output.clone(),
         temperature_milli: milli(exit.temperature, "temperature")?,
         threshold_milli: exit.threshold.map(|value| milli(value, "threshold")).transpose()?,
+        head: None,
     })
 }
 

@@ -2,9 +2,11 @@
 //! samples. Written as canonical JSON (RFC 8785), so that equal manifests have equal bytes. Every
 //! field is checked on load; nothing here reads blobs.
 
+mod identity;
+mod validate;
+
 use midspan_runtime::{Dim, ElementType, TensorSpec};
 use serde::{Deserialize, Serialize};
-use sha2::{Digest as _, Sha256};
 
 use crate::codec::{self, Codec, Precision, Scale};
 use crate::digest::{Digest, SplitId};
@@ -15,6 +17,8 @@ use crate::preprocess::Preprocess;
 pub const FORMAT: u32 = 1;
 /// The platform string of OIP model metadata.
 pub const PLATFORM: &str = "onnx_onnxv1";
+/// The name of a stage as it was cut, beside those of its variants.
+pub const PLAIN: &str = "plain";
 
 /// A bundle's manifest.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -97,6 +101,33 @@ pub struct Stage {
     /// The exit that it computes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit: Option<Exit>,
+    /// Other ways to run it, such as in 8-bit integers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub variants: Vec<Variant>,
+}
+
+/// Another way to run a stage: it reads and answers tensors of the same names, types and shapes.
+/// It stands outside of the split id, because what crosses means the same.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Variant {
+    /// Its name, such as `int8`; [`PLAIN`] is taken by the stage as it was cut.
+    pub name: String,
+    /// Blob of the ONNX graph, its weights taken out.
+    pub graph: Digest,
+    /// Blob of the weights.
+    pub weights: Digest,
+}
+
+/// A head that was trained apart from the model: it reads one tensor of its stage and is merged
+/// into it when the stage is loaded.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Head {
+    /// Blob of the ONNX graph, its weights taken out.
+    pub graph: Digest,
+    /// Blob of the weights.
+    pub weights: Digest,
 }
 
 /// Where a model is divided, and how what crosses is written.
@@ -144,6 +175,9 @@ pub struct Exit {
     /// Least confidence that answers, in thousandths; none for an exit that always answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub threshold_milli: Option<u32>,
+    /// What computes the logits, where the stage itself does not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub head: Option<Head>,
 }
 
 /// Blobs of labelled samples.
@@ -167,22 +201,50 @@ pub struct GoldenSample {
     pub class: usize,
 }
 
-/// What was measured for a cut, its codec and an exit.
+/// What was measured of the exits before a cut: with probability `confidence` over the draw of the
+/// samples, the mean loss per row is at most `budget`. It holds for the split, variant, heads,
+/// thresholds and bits that it names and for nothing else.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Certificate {
     /// The split that was measured.
     pub split_id: SplitId,
-    /// Bits per element on the wire.
+    /// The variant that ran before the cut; [`PLAIN`] for the stages as they were cut.
+    pub variant: String,
+    /// [`Manifest::heads`] of the exits that were measured.
+    pub heads: Digest,
+    /// Thresholds of the exits before the cut, in order, in thousandths.
+    pub thresholds_milli: Vec<u32>,
+    /// Bits per element on the wire; 0 where elements travel unquantised.
     pub bits: u8,
-    /// What is bounded, such as `disagreement`.
-    pub loss: String,
+    /// What is bounded.
+    pub loss: Loss,
+    /// How the bound was found.
+    pub method: String,
     /// Samples it was measured on.
     pub samples: u64,
-    /// Upper bound of the loss per row.
-    pub bound: f64,
-    /// Probability that the bound does not hold.
-    pub delta: f64,
+    /// Samples that an exit answered.
+    pub answered: u64,
+    /// Samples with loss 1.
+    pub losses: u64,
+    /// Upper bound of the mean loss per row, 0 to 1.
+    pub budget: f64,
+    /// Probability that the bound holds, 0 to 1.
+    pub confidence: f64,
+    /// SHA-256 over the samples.
+    pub data: Digest,
+    /// Day of the measurement, `YYYY-MM-DD`.
+    pub date: String,
+}
+
+/// A loss of 0 or 1 per row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Loss {
+    /// 1 when an exit answers and its class is not the whole model's.
+    Disagreement,
+    /// 1 when an exit answers with the wrong class where the whole model's is right.
+    Label,
 }
 
 /// Why a manifest is refused.
@@ -199,14 +261,6 @@ pub enum ManifestError {
         /// What is wrong.
         reason: String,
     },
-}
-
-fn fault(key: impl Into<String>, reason: impl Into<String>) -> ManifestError {
-    ManifestError::Value { key: key.into(), reason: reason.into() }
-}
-
-fn require(holds: bool, key: impl Into<String>, reason: &str) -> Result<(), ManifestError> {
-    if holds { Ok(()) } else { Err(fault(key, reason)) }
 }
 
 /// The datatype and dimensions of a manifest as a spec.
@@ -290,69 +344,6 @@ impl Manifest {
         Ok(serde_jcs::to_vec(self)?)
     }
 
-    /// Checks every value that the types leave open.
-    ///
-    /// # Errors
-    /// The first that makes no sense, by its key.
-    pub fn validate(&self) -> Result<(), ManifestError> {
-        require(self.format == FORMAT, "format", "this version reads format 1 only")?;
-        require(is_path_part(&self.name), "name", "must be 1 to 128 of A-Z a-z 0-9 . _ -")?;
-        require(is_path_part(&self.version), "version", "must be 1 to 128 of A-Z a-z 0-9 . _ -")?;
-        require(self.platform == PLATFORM, "platform", "must be onnx_onnxv1")?;
-        for (key, list) in [("inputs", &self.inputs), ("outputs", &self.outputs)] {
-            require(!list.is_empty(), key, "must not be empty")?;
-            for (index, tensor) in list.iter().enumerate() {
-                let key = format!("{key}[{index}]");
-                require(!tensor.name.is_empty(), &key, "name is empty")?;
-                require(tensor.spec().is_some(), key, "datatype or shape is not one of OIP")?;
-            }
-        }
-        require((1..=64).contains(&self.stages.len()), "stages", "must be 1 to 64")?;
-        let local = self.local_stages >= 1 && self.local_stages <= self.stages.len();
-        require(local, "local_stages", "must be at least 1 and at most the number of stages")?;
-        for (index, stage) in self.stages.iter().enumerate() {
-            self.validate_stage(index, stage)?;
-        }
-        // A class is an index into the last dimension of the logits.
-        let classes = self.outputs.first().and_then(|output| output.shape.last());
-        let fixed = classes.and_then(|count| usize::try_from(*count).ok());
-        let named = self.labels.is_empty() || fixed.is_none_or(|count| count == self.labels.len());
-        require(named, "labels", "must be as many as the first output has classes")?;
-        if let Some(preprocess) = &self.preprocess {
-            preprocess.validate().map_err(|reason| fault("preprocess", reason))?;
-        }
-        Ok(())
-    }
-
-    fn validate_stage(&self, index: usize, stage: &Stage) -> Result<(), ManifestError> {
-        let key = |rest: &str| format!("stages[{index}].{rest}");
-        let sound = |tensors: &[InnerTensor]| {
-            !tensors.is_empty() && tensors.iter().all(|tensor| tensor.spec().is_some())
-        };
-        require(sound(&stage.inputs), key("inputs"), "empty, or a datatype or shape not of OIP")?;
-        let last = index + 1 == self.stages.len();
-        require(last != stage.cut.is_some(), key("cut"), "all stages but the last have a cut")?;
-        if let Some(cut) = &stage.cut {
-            require(sound(&cut.tensors), key("cut.tensors"), "empty, or a shape not of OIP")?;
-            let next = &self.stages[index + 1].inputs;
-            require(
-                *next == cut.tensors,
-                key("cut.tensors"),
-                "differ from the next stage's inputs",
-            )?;
-            cut.codec
-                .validate(cut.tensors.len())
-                .map_err(|reason| fault(key("cut.codec"), reason))?;
-        }
-        if let Some(exit) = &stage.exit {
-            let temperature = (1..=1_000_000).contains(&exit.temperature_milli);
-            require(temperature, key("exit.temperature_milli"), "must be 1 to 1000000")?;
-            let threshold = exit.threshold_milli.is_none_or(|milli| milli <= 1000);
-            require(threshold, key("exit.threshold_milli"), "must be at most 1000")?;
-        }
-        Ok(())
-    }
-
     /// How frames of a cut are written; cut `i` follows stage `i`. None when there is no such
     /// cut, or more than one tensor crosses it, which frame version 1 cannot carry.
     pub fn codec(&self, cut: usize) -> Option<Codec> {
@@ -375,64 +366,6 @@ impl Manifest {
         }
         Precision::bits(codec.bits)
     }
-
-    /// The split id of a cut: SHA-256 over the canonical JSON of the tail's graph and weight
-    /// digests, the tensors that cross, the codec version and the scales. Exits, thresholds and
-    /// all before the cut stay outside it.
-    pub fn split_id(&self, cut: usize) -> Option<SplitId> {
-        #[derive(Serialize)]
-        struct Part<'a> {
-            graph: &'a Digest,
-            weights: &'a Digest,
-        }
-        #[derive(Serialize)]
-        struct Identity<'a> {
-            codec_version: u8,
-            scales: &'a [StaticScale],
-            tail: Vec<Part<'a>>,
-            tensors: &'a [InnerTensor],
-        }
-        let at = self.stages.get(cut)?.cut.as_ref()?;
-        let tail = self.stages[cut + 1..]
-            .iter()
-            .map(|stage| Part { graph: &stage.graph, weights: &stage.weights });
-        let identity = Identity {
-            codec_version: at.codec.version,
-            scales: &at.codec.scales,
-            tail: tail.collect(),
-            tensors: &at.tensors,
-        };
-        // Strings and integers only: these always have a JSON form.
-        let json = serde_jcs::to_vec(&identity).ok()?;
-        Some(SplitId(Sha256::digest(json).into()))
-    }
-}
-
-impl CodecSpec {
-    fn validate(&self, tensors: usize) -> Result<(), String> {
-        if self.version != codec::VERSION {
-            return Err(format!("version must be {}", codec::VERSION));
-        }
-        if !self.allowed.contains(&self.bits) {
-            return Err("bits must be one of allowed".into());
-        }
-        if !self.allowed.iter().all(|bits| (1..=8).contains(bits)) {
-            return Err("allowed must be 1 to 8 bits".into());
-        }
-        if !self.scales.is_empty() && self.scales.len() != tensors {
-            return Err("scales must be empty or one per tensor".into());
-        }
-        match self.scales.iter().find(|scale| scale.parse().is_none()) {
-            Some(scale) => Err(format!("scale {scale:?} is no finite range, low to high")),
-            None => Ok(()),
-        }
-    }
-}
-
-/// Whether text may stand in a request path as it is.
-fn is_path_part(text: &str) -> bool {
-    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
-    (1..=128).contains(&text.len()) && text.bytes().all(allowed) && text != "." && text != ".."
 }
 
 #[cfg(test)]

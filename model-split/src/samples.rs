@@ -1,0 +1,142 @@
+//! Model inputs to measure on: of a bundle's labelled set, of files, or made of random numbers.
+//! Everything that runs a model on samples takes them from here, so that a measurement can name
+//! its data by one digest. It must not run models.
+
+use std::sync::Arc;
+
+use midspan_runtime::{Dim, ElementType, Tensor, TensorSpec};
+use rand::{RngCore as _, SeedableRng as _};
+use rand_chacha::ChaCha8Rng;
+use sha2::{Digest as _, Sha256};
+
+use crate::digest::Digest;
+use crate::labelled::Labelled;
+
+/// One row for a model, with its class where that is known.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sample {
+    /// The inputs by their names inside the model, each with a first dimension of 1 where the
+    /// model has a batch.
+    pub inputs: Vec<(String, Tensor)>,
+    /// The class.
+    pub label: Option<usize>,
+    /// The encoded picture that the input was made of, where it was one.
+    pub picture: Option<Arc<[u8]>>,
+}
+
+/// Why there are no samples.
+#[derive(Debug, thiserror::Error)]
+pub enum SamplesError {
+    /// Random numbers cannot stand in for an input.
+    #[error("input \"{name}\" is {element}: no random values can stand in for it")]
+    NotRandom {
+        /// Name of the input.
+        name: String,
+        /// Its type.
+        element: ElementType,
+    },
+}
+
+impl Sample {
+    /// The one input of a model that has one.
+    pub fn single(&self) -> Option<&Tensor> {
+        match self.inputs.as_slice() {
+            [(_, tensor)] => Some(tensor),
+            _ => None,
+        }
+    }
+}
+
+/// All samples of a labelled set, for the model input of this name.
+pub fn of_labelled(labelled: &Labelled, input: &str) -> Vec<Sample> {
+    let sample = |index| {
+        let inputs = vec![(input.to_owned(), labelled.tensor(index)?)];
+        Some(Sample { inputs, label: labelled.label(index), picture: None })
+    };
+    (0..labelled.len()).filter_map(sample).collect()
+}
+
+/// `count` samples of random values: floats evenly in -1..1, integers in 0..8, so that they suit
+/// indices; open dimensions have size 1. The same seed gives the same samples.
+///
+/// # Errors
+/// When an input is of strings.
+pub fn random(inputs: &[TensorSpec], count: usize, seed: u64) -> Result<Vec<Sample>, SamplesError> {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let mut tensor = |spec: &TensorSpec| {
+        let refuse = || SamplesError::NotRandom { name: spec.name.clone(), element: spec.element };
+        let shape: Vec<usize> = spec
+            .dims
+            .iter()
+            .map(|dim| match dim {
+                Dim::Fixed(size) => *size,
+                Dim::Symbolic(_) => 1,
+            })
+            .collect();
+        let elements = midspan_runtime::tensor::element_count(&shape).ok_or_else(refuse)?;
+        let mut bytes = Vec::new();
+        for _ in 0..elements {
+            push_random(spec.element, rng.next_u32(), &mut bytes).ok_or_else(refuse)?;
+        }
+        let tensor = Tensor::new(spec.element, shape, bytes).map_err(|_| refuse())?;
+        Ok((spec.name.clone(), tensor))
+    };
+    (0..count)
+        .map(|_| {
+            let inputs = inputs.iter().map(&mut tensor).collect::<Result<_, SamplesError>>()?;
+            Ok(Sample { inputs, label: None, picture: None })
+        })
+        .collect()
+}
+
+/// Appends one element made of 32 random bits; none for strings.
+fn push_random(element: ElementType, bits: u32, bytes: &mut Vec<u8>) -> Option<()> {
+    let float = f64::from(bits) / f64::from(u32::MAX) * 2.0 - 1.0;
+    let small = (bits >> 29) as u8;
+    match element {
+        ElementType::Bool => bytes.push(small & 1),
+        ElementType::F64 => bytes.extend(float.to_le_bytes()),
+        ElementType::F32 => bytes.extend((float as f32).to_le_bytes()),
+        ElementType::F16 => bytes.extend(half::f16::from_f64(float).to_le_bytes()),
+        ElementType::BF16 => bytes.extend(half::bf16::from_f64(float).to_le_bytes()),
+        ElementType::String => return None,
+        _ => {
+            let start = bytes.len();
+            bytes.resize(start + element.size()?, 0);
+            bytes[start] = small;
+        }
+    }
+    Some(())
+}
+
+/// SHA-256 over all inputs (name, type, shape, bytes) and labels, in their order.
+pub fn digest(samples: &[Sample]) -> Digest {
+    let mut hash = Sha256::new();
+    let mut part = |bytes: &[u8]| {
+        hash.update((bytes.len() as u64).to_le_bytes());
+        hash.update(bytes);
+    };
+    for sample in samples {
+        for (name, tensor) in &sample.inputs {
+            part(name.as_bytes());
+            part(tensor.element().oip_name().as_bytes());
+            let shape: Vec<u8> =
+                tensor.shape().iter().flat_map(|size| (*size as u64).to_le_bytes()).collect();
+            part(&shape);
+            part(tensor.bytes());
+        }
+        part(sample.label.map_or(String::new(), |label| label.to_string()).as_bytes());
+    }
+    Digest(hash.finalize().into())
+}
+
+/// `count` of the samples, evenly over the set: the first of a set are often its easiest.
+pub fn spread(samples: Vec<Sample>, count: usize) -> Vec<Sample> {
+    let (all, wanted) = (samples.len(), count.min(samples.len()));
+    let taken = |index: &usize| (index + 1) * wanted / all.max(1) > index * wanted / all.max(1);
+    let indexed = samples.into_iter().enumerate();
+    indexed.filter(|(index, _)| taken(index)).map(|(_, sample)| sample).collect()
+}
+
+#[cfg(test)]
+mod tests;
