@@ -2,6 +2,7 @@
 
 use indicatif::{ProgressBar, ProgressStyle};
 
+#[cfg(any(feature = "split", feature = "tools"))]
 const COUNT: &str = "{msg} [{bar:32}] {pos}/{len} {elapsed} (left {eta})";
 const BYTES: &str = "{msg} [{bar:32}] {bytes}/{total_bytes} {bytes_per_sec}";
 const UNKNOWN: &str = "{spinner} {msg} {bytes} {bytes_per_sec}";
@@ -12,6 +13,7 @@ fn styled(bar: ProgressBar, template: &str, message: &'static str) -> ProgressBa
 }
 
 /// For a known number of steps.
+#[cfg(any(feature = "split", feature = "tools"))]
 pub(crate) fn counting(total: u64, message: &'static str) -> ProgressBar {
     styled(ProgressBar::new(total), COUNT, message)
 }
