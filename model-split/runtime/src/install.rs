@@ -348,7 +348,10 @@ fn make_readable(file: &File) -> io::Result<()> {
 }
 
 /// Waits for a child and calls `tick` ten times a second until it ends.
-fn wait(mut child: Child, mut tick: impl FnMut()) -> io::Result<ExitStatus> {
+///
+/// # Errors
+/// When the system does not tell how it ended.
+pub fn wait(mut child: Child, mut tick: impl FnMut()) -> io::Result<ExitStatus> {
     let (tell, told) = channel::<()>();
     let waiter = std::thread::spawn(move || {
         let status = child.wait();
@@ -362,7 +365,7 @@ fn wait(mut child: Child, mut tick: impl FnMut()) -> io::Result<ExitStatus> {
 }
 
 /// Sizes of all files below a folder; files that vanish meanwhile count nothing.
-fn bytes_below(folder: &Path) -> u64 {
+pub fn bytes_below(folder: &Path) -> u64 {
     let Ok(entries) = fs::read_dir(folder) else { return 0 };
     entries
         .filter_map(Result::ok)

@@ -2,6 +2,8 @@
 //! throughput comes from several sessions, which share their prepacked weights. Aligned input is
 //! borrowed, other input copied once. It must not keep anything of one run for the next.
 
+use std::path::Path;
+
 use half::{bf16, f16};
 use ort::session::Session as OrtSession;
 use ort::session::builder::{GraphOptimizationLevel, PrepackedWeights};
@@ -13,6 +15,10 @@ use ort::{ErrorCode, session::SessionInputValue};
 use crate::executor::{Executor, RunError, check_inputs};
 use crate::library::{self, LibraryError, strings};
 use crate::tensor::{Dim, ElementType, Tensor, TensorRef, TensorSpec};
+
+mod describe;
+
+pub use describe::{Described, describe, describe_path};
 
 /// How much ONNX Runtime rewrites a graph before it runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -90,7 +96,29 @@ impl Session {
         options: &SessionOptions,
         prepacked: Option<&Prepacked>,
     ) -> Result<Self, LoadError> {
-        let session = commit(model, options, prepacked)?;
+        Self::commit(Source::Bytes(model), options, prepacked)
+    }
+
+    /// Loads a model from its ONNX file; weights that it keeps outside of itself are looked for
+    /// beside it, and mapped rather than read where the system can. Opens the library if nobody
+    /// did.
+    ///
+    /// # Errors
+    /// As [`Session::load`].
+    pub fn load_path(
+        model: &Path,
+        options: &SessionOptions,
+        prepacked: Option<&Prepacked>,
+    ) -> Result<Self, LoadError> {
+        Self::commit(Source::File(model), options, prepacked)
+    }
+
+    fn commit(
+        source: Source<'_>,
+        options: &SessionOptions,
+        prepacked: Option<&Prepacked>,
+    ) -> Result<Self, LoadError> {
+        let session = commit(source, options, prepacked, true)?;
         let specs = |outlets: &[ort::value::Outlet]| -> Result<Vec<TensorSpec>, LoadError> {
             outlets.iter().map(|outlet| spec(outlet.name(), outlet.dtype())).collect()
         };
@@ -99,37 +127,22 @@ impl Session {
     }
 }
 
-/// The tensors that a model reads and writes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Described {
-    /// Inputs in the model's order.
-    pub inputs: Vec<TensorSpec>,
-    /// Outputs in the model's order.
-    pub outputs: Vec<TensorSpec>,
-}
-
-/// Loads a model without rewriting it, and says what it reads and writes. What is no tensor of an
-/// [`ElementType`] is left out. Opens the library if nobody did.
-///
-/// # Errors
-/// When there is no library, or the model is refused.
-pub fn describe(model: &[u8]) -> Result<Described, LoadError> {
-    let options = SessionOptions { optimisation: Optimisation::Disabled, ..Default::default() };
-    let session = commit(model, &options, None)?;
-    let specs = |outlets: &[ort::value::Outlet]| -> Vec<TensorSpec> {
-        outlets.iter().filter_map(|outlet| spec(outlet.name(), outlet.dtype()).ok()).collect()
-    };
-    Ok(Described { inputs: specs(session.inputs()), outputs: specs(session.outputs()) })
-}
-
 fn refused<R>(error: ort::Error<R>) -> LoadError {
     LoadError::Model(error.to_string())
 }
 
+/// Where a model is.
+enum Source<'a> {
+    Bytes(&'a [u8]),
+    File(&'a Path),
+}
+
+/// `prepacking` lays weights out for the CPU, which only pays for sessions that run.
 fn commit(
-    model: &[u8],
+    source: Source<'_>,
     options: &SessionOptions,
     prepacked: Option<&Prepacked>,
+    prepacking: bool,
 ) -> Result<OrtSession, LoadError> {
     let level = match options.optimisation {
         Optimisation::Level3 => GraphOptimizationLevel::Level3,
@@ -153,7 +166,14 @@ fn commit(
     if let Some(prepacked) = prepacked {
         builder = builder.with_prepacked_weights(&prepacked.0).map_err(refused)?;
     }
-    builder.commit_from_memory(model).map_err(refused)
+    if !prepacking {
+        builder = builder.with_prepacking(false).map_err(refused)?;
+    }
+    match source {
+        Source::Bytes(model) => builder.commit_from_memory(model),
+        Source::File(path) => builder.commit_from_file(path),
+    }
+    .map_err(refused)
 }
 
 impl Executor for Session {

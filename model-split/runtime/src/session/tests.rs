@@ -153,6 +153,26 @@ fn garbage_is_refused_without_harm() {
 }
 
 #[test]
+fn element_types_that_came_later_are_refused_without_harm() {
+    test_support::library();
+    let bf16 = (ElementType::BF16, &dims()[..]);
+    let mut model = test_support::model("Transpose", &[], bf16, bf16);
+    // Unsigned integers of 2 bits, which Transpose takes from operator set 25 on: the last byte.
+    let (bf16, uint2, element_type) = (16, 25, 8);
+    *model.last_mut().unwrap() = 25;
+    let typed = |(at, pair): (usize, &[u8])| (pair == [element_type, bf16]).then_some(at + 1);
+    for at in model.windows(2).enumerate().filter_map(typed).collect::<Vec<_>>() {
+        model[at] = uint2;
+    }
+    let error = Session::load(&model, &SessionOptions::default(), None).err().unwrap();
+    assert!(matches!(&error, LoadError::Unsupported { name, .. } if name == "x"), "{error}");
+    let described = describe(&model).unwrap();
+    let others: Vec<&str> = described.others.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(others, ["x", "y"]);
+    assert!(described.inputs.is_empty() && described.outputs.is_empty());
+}
+
+#[test]
 fn a_pool_of_sessions_shares_weights_and_runs_from_many_threads() {
     test_support::library();
     let prepacked = Prepacked::new().unwrap();
@@ -174,4 +194,32 @@ fn a_pool_of_sessions_shares_weights_and_runs_from_many_threads() {
             });
         }
     });
+}
+
+#[test]
+fn a_scalar_is_told_from_a_tensor_of_unknown_rank() {
+    test_support::library();
+    let bare = ElementType::F32;
+    let sum = test_support::model("ReduceSum", &[], (bare, &dims()), (bare, &[]));
+    // Where the model declares nothing, the library infers; a size is a scalar.
+    assert_eq!(describe(&sum).unwrap().outputs[0].dims_text(), "[1,1]");
+    let any = describe(&test_support::model("Relu", &[], (bare, &[]), (bare, &[]))).unwrap();
+    assert_eq!((any.outputs[0].dims.len(), any.scalars.len()), (0, 0));
+    let size = test_support::model("Size", &[], (bare, &dims()), (ElementType::I64, &[]));
+    let size = describe(&size).unwrap();
+    assert_eq!((size.outputs[0].dims.len(), size.scalars), (0, vec!["y".to_owned()]));
+}
+
+#[test]
+fn a_model_is_loaded_from_its_file() {
+    test_support::library();
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), identity(ElementType::F32)).unwrap();
+    let described = describe_path(file.path()).unwrap();
+    assert_eq!(described, describe(&identity(ElementType::F32)).unwrap());
+    let mut session = Session::load_path(file.path(), &SessionOptions::default(), None).unwrap();
+    let input = Tensor::from_f32s(vec![1, 2], &[1.0, 2.0]).unwrap();
+    assert_eq!(session.run(&[("x", input.view())]).unwrap(), [input]);
+    let missing = describe_path(&file.path().with_extension("no")).unwrap_err();
+    assert!(missing.to_string().contains("does not exist"), "{missing}");
 }
