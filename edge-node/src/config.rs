@@ -16,6 +16,7 @@ use midspan_net::{
     units::{Size, Span},
 };
 use midspan_router_core::RegionId;
+use midspan_split::sign::TrustedKey;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -63,6 +64,11 @@ pub struct RawConfig {
     /// Ports.
     #[serde(default)]
     pub listen: RawListen,
+    /// Files of Ed25519 public keys (PEM), relative to this file. With any, a bundle is loaded only
+    /// when one of them signed it (`midspan split bundle sign`), and plain ONNX files are refused;
+    /// the bundle inside the program is trusted as the program is.
+    #[serde(default)]
+    pub trusted_keys: Vec<PathBuf>,
     /// Bounds.
     #[serde(default)]
     pub limits: RawLimits,
@@ -182,6 +188,10 @@ pub struct RawModel {
     /// Stages of a bundle that an edge runs itself; the bundle's own number by default.
     #[serde(default)]
     pub local_stages: Option<usize>,
+    /// Variant of a bundle's stages that an edge runs, such as `int8`; by default the stages as they
+    /// were cut.
+    #[serde(default)]
+    pub variant: Option<String>,
 }
 
 /// One cloud.
@@ -222,6 +232,8 @@ pub struct Config {
     pub cors: Cors,
     /// What encrypts the port for requests.
     pub tls: Option<Arc<Certificates>>,
+    /// Whose bundles are loaded; everyone's when empty.
+    pub trusted_keys: Vec<TrustedKey>,
     /// Bounds.
     pub limits: RawLimits,
     /// How hard cases go to a cloud.
@@ -239,15 +251,15 @@ pub struct Config {
 pub enum ModelSource {
     /// The bundle inside the program.
     Embedded {
-        /// Stages that an edge runs itself.
-        local_stages: Option<usize>,
+        /// Which part of it.
+        run: Run,
     },
     /// A bundle's folder.
     Bundle {
         /// The folder.
         path: PathBuf,
-        /// Stages that an edge runs itself.
-        local_stages: Option<usize>,
+        /// Which part of it.
+        run: Run,
     },
     /// A plain ONNX file.
     Onnx {
@@ -258,6 +270,15 @@ pub enum ModelSource {
         /// Its version.
         version: String,
     },
+}
+
+/// What of a bundle a node runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Run {
+    /// Stages that an edge runs itself; the bundle's own number without it.
+    pub local_stages: Option<usize>,
+    /// Variant of these stages; as they were cut without it.
+    pub variant: Option<String>,
 }
 
 /// A validated cloud.
@@ -293,9 +314,17 @@ impl Validate for RawConfig {
                 "a cloud does not offload; remove it or set role = \"edge\"",
             ));
         }
+        let keys = self.trusted_keys.iter().enumerate().map(|(index, file)| {
+            TrustedKey::read(&base.join(file))
+                .map_err(|error| Problem::new(format!("trusted_keys[{index}]"), error.to_string()))
+        });
+        let trusted_keys = keys.collect::<Result<Vec<_>, _>>()?;
         let models = self.model.into_iter().enumerate();
         let models = models
-            .map(|(index, model)| model.validate(&format!("model[{index}]"), base))
+            .map(|(index, model)| {
+                let (key, signed) = (format!("model[{index}]"), !trusted_keys.is_empty());
+                model.validate(&key, base, self.role, signed)
+            })
             .collect::<Result<_, _>>()?;
         let mut regions = vec![self.region.clone()];
         let clouds = self.cloud.into_iter().enumerate();
@@ -315,6 +344,7 @@ impl Validate for RawConfig {
                 .map(Cors::new)
                 .map_err(|problem| Problem::new("listen.origins", problem))?,
             tls: self.listen.tls.map(|tls| tls.load(base, "listen.tls")).transpose()?,
+            trusted_keys,
             limits: self.limits,
             offload: self.offload,
             models,
@@ -364,51 +394,6 @@ impl RawOffload {
     }
 }
 
-impl RawModel {
-    fn validate(self, key: &str, base: &Path) -> Result<ModelSource, Problem> {
-        if self.local_stages == Some(0) {
-            return Err(Problem::new(format!("{key}.local_stages"), "must be at least 1"));
-        }
-        match (self.bundle, self.onnx) {
-            (Some(_), Some(_)) => Err(Problem::new(key, "has both bundle and onnx; keep one")),
-            (None, None) => Err(Problem::new(key, "needs bundle or onnx")),
-            (Some(_), None) if self.name.is_some() => {
-                Err(Problem::new(format!("{key}.name"), "a bundle has its own name; remove this"))
-            }
-            (Some(_), None) if self.version.is_some() => Err(Problem::new(
-                format!("{key}.version"),
-                "a bundle has its own version; remove this",
-            )),
-            (Some(bundle), None) if bundle == "embedded" => {
-                Ok(ModelSource::Embedded { local_stages: self.local_stages })
-            }
-            (Some(bundle), None) => {
-                let path = base.join(bundle);
-                if !path.is_dir() {
-                    let problem = format!("{} is no folder", path.display());
-                    return Err(Problem::new(format!("{key}.bundle"), problem));
-                }
-                Ok(ModelSource::Bundle { path, local_stages: self.local_stages })
-            }
-            (None, Some(onnx)) => {
-                let path = base.join(onnx);
-                if !path.is_file() {
-                    let problem = format!("{} is no file", path.display());
-                    return Err(Problem::new(format!("{key}.onnx"), problem));
-                }
-                let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
-                let name = self.name.or(stem).filter(|name| !name.is_empty());
-                let name = name.ok_or_else(|| Problem::new(format!("{key}.name"), "is needed"))?;
-                segment(&name).map_err(|problem| Problem::new(format!("{key}.name"), problem))?;
-                let version = self.version.unwrap_or_else(|| "1".into());
-                segment(&version)
-                    .map_err(|problem| Problem::new(format!("{key}.version"), problem))?;
-                Ok(ModelSource::Onnx { path, name, version })
-            }
-        }
-    }
-}
-
 /// Names and versions are parts of paths.
 fn segment(text: &str) -> Result<(), &'static str> {
     let bad = matches!(text, "" | "." | "..") || text.contains(['\0', '/', '\\']);
@@ -432,5 +417,6 @@ impl RawCloud {
     }
 }
 
+mod model;
 #[cfg(test)]
 mod tests;

@@ -155,8 +155,7 @@ impl Way {
         let logits = logits.ok_or_else(missing)?;
         let number = u8::try_from(index + 1).unwrap_or(u8::MAX);
         self.row_shape = logits.shape.get(1..).unwrap_or(&[]).to_vec();
-        let covered = stage.cut.as_ref().is_some_and(|cut| model.certified(cut));
-        self.certified = mode == ExitMode::Auto && covered;
+        self.certified = mode == ExitMode::Auto && model.certified;
         let judged = judge(exit, number, logits, mode)?;
         if judged.len() != self.hard.len() {
             return Err(NodeError::Execution(format!(

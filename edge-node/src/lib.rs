@@ -44,7 +44,7 @@ use midspan_net::{
 
 use crate::{clouds::Clouds, exec::Workers, load::Load, queue::Queue, repository::Repository};
 pub use crate::{
-    config::{Config, ModelSource, RawConfig, Role},
+    config::{Config, ModelSource, RawConfig, Role, Run},
     error::NodeError,
 };
 

@@ -10,11 +10,14 @@ use midspan_runtime::{
 };
 use midspan_split::{
     Bundle, Codec, ExitRule, Precision, SplitId,
-    manifest::{AppTensor, Certificate, Manifest, PLAIN},
+    manifest::{AppTensor, Manifest, PLAIN},
     preprocess::Preprocess,
 };
 
-use crate::{config::Role, statistics::Counters};
+use crate::{
+    config::{Role, Run},
+    statistics::Counters,
+};
 
 /// Platform name of ONNX models in the protocol.
 pub(crate) const PLATFORM: &str = "onnx_onnxv1";
@@ -29,12 +32,15 @@ pub(crate) struct Model {
     pub(crate) outputs: Vec<Port>,
     /// The stages that this node holds, from the first on.
     pub(crate) stages: Vec<Arc<Stage>>,
+    /// In which variant they run.
+    pub(crate) variant: String,
     /// Whether the last of them is the model's last.
     pub(crate) complete: bool,
     pub(crate) preprocess: Option<Preprocess>,
     /// Temperature of the last exit, wherever it runs; none for a model that is no classifier.
     pub(crate) final_temperature: Option<f32>,
-    pub(crate) certificates: Vec<Certificate>,
+    /// Whether a certificate holds for the exits that may answer here, as they are run.
+    pub(crate) certified: bool,
     /// Whether exits may answer here.
     pub(crate) exits: bool,
     /// Names of the classes of the first output, by index; may be empty.
@@ -87,14 +93,15 @@ impl Model {
     pub(crate) fn from_bundle(
         bundle: &Bundle,
         role: Role,
-        local_stages: Option<usize>,
+        run: &Run,
         workers: usize,
     ) -> Result<Self, String> {
         let manifest = bundle.manifest();
         let total = manifest.stages.len();
+        let variant = run.variant.as_deref().unwrap_or(PLAIN);
         let held = match role {
             Role::Cloud => total,
-            Role::Edge => local_stages.unwrap_or(manifest.local_stages),
+            Role::Edge => run.local_stages.unwrap_or(manifest.local_stages),
         };
         if held > total {
             return Err(format!("local_stages is {held} but the bundle has {total} stages"));
@@ -106,8 +113,9 @@ impl Model {
         if has_exits && manifest.stages.last().is_none_or(|stage| stage.exit.is_none()) {
             return Err("a model with early exits must name its last exit too".into());
         }
+        bundle.check_variant(0..held, variant).map_err(|error| error.to_string())?;
         let stages = (0..held)
-            .map(|index| Stage::from_bundle(bundle, index, workers).map(Arc::new))
+            .map(|index| Stage::from_bundle(bundle, index, variant, workers).map(Arc::new))
             .collect::<Result<_, String>>()?;
         Ok(Self {
             name: manifest.name.clone(),
@@ -115,6 +123,7 @@ impl Model {
             inputs: ports(&manifest.inputs)?,
             outputs: ports(&manifest.outputs)?,
             stages,
+            variant: variant.to_owned(),
             complete: held == total,
             preprocess: manifest.preprocess.clone(),
             final_temperature: manifest
@@ -122,7 +131,7 @@ impl Model {
                 .last()
                 .and_then(|stage| stage.exit.as_ref())
                 .map(|exit| exit.temperature()),
-            certificates: covering(manifest, PLAIN),
+            certified: certified(manifest, variant, held),
             exits: role == Role::Edge,
             labels: manifest.labels.clone(),
             counters: Arc::default(),
@@ -150,10 +159,11 @@ impl Model {
             inputs: described.inputs.into_iter().map(port).collect(),
             outputs: described.outputs.into_iter().map(port).collect(),
             stages: vec![Arc::new(stage)],
+            variant: PLAIN.to_owned(),
             complete: true,
             preprocess: None,
             final_temperature: None,
-            certificates: Vec::new(),
+            certified: false,
             exits: false,
             labels: Vec::new(),
             counters: Arc::default(),
@@ -205,22 +215,21 @@ impl Model {
         let ids = self.stages.iter().filter_map(|stage| Some(stage.cut.as_ref()?.split_id));
         ids.filter(|id| self.resume_after(*id).is_some()).collect()
     }
-
-    /// Whether a certificate covers exits at this cut and precision.
-    pub(crate) fn certified(&self, cut: &StageCut) -> bool {
-        let bits = if let Precision::Bits(bits) = cut.precision { bits } else { 0 };
-        self.certificates.iter().any(|found| found.split_id == cut.split_id && found.bits == bits)
-    }
 }
 
-/// The certificates that hold for the exits, thresholds and variant that this node runs.
-fn covering(manifest: &Manifest, variant: &str) -> Vec<Certificate> {
-    let cuts = 0..manifest.stages.len().saturating_sub(1);
-    let bits = |cut: usize| match manifest.precision(cut) {
-        Some(Precision::Bits(bits)) => bits,
-        _ => 0,
-    };
-    cuts.flat_map(|cut| manifest.certified(cut, variant, bits(cut)).cloned()).collect()
+/// Whether a certificate holds for the exits of the first `held` stages, all of them together, at
+/// their thresholds in this variant. Where the last stage is not held, the bits on the wire must be
+/// those of the certificate, too; where it is, nothing crosses.
+fn certified(manifest: &Manifest, variant: &str, held: usize) -> bool {
+    let Some(cut) = manifest.last_cut(held) else { return false };
+    let holds = |bits| manifest.certified(cut, variant, bits).next().is_some();
+    if held == manifest.stages.len() {
+        return (0..=8).any(holds);
+    }
+    match manifest.precision(cut) {
+        Some(Precision::Bits(bits)) => holds(bits),
+        _ => holds(0),
+    }
 }
 
 fn ports(tensors: &[AppTensor]) -> Result<Vec<Port>, String> {
@@ -232,10 +241,15 @@ fn ports(tensors: &[AppTensor]) -> Result<Vec<Port>, String> {
 }
 
 impl Stage {
-    fn from_bundle(bundle: &Bundle, index: usize, workers: usize) -> Result<Self, String> {
+    fn from_bundle(
+        bundle: &Bundle,
+        index: usize,
+        variant: &str,
+        workers: usize,
+    ) -> Result<Self, String> {
         let manifest = bundle.manifest();
         let described = manifest.stages.get(index).ok_or("no such stage")?;
-        let model = bundle.stage_model(index).map_err(|error| error.to_string())?;
+        let model = bundle.stage_variant(index, variant).map_err(|error| error.to_string())?;
         let mut stage = Self::load(&model, &manifest.name, index, workers)?;
         stage.exit = described.exit.as_ref().map(|exit| StageExit {
             output: exit.output.clone(),
@@ -279,34 +293,4 @@ impl Stage {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
-    use std::sync::Arc;
-
-    use midspan_runtime::{RunError, Scripted};
-
-    use super::*;
-
-    /// A stage without inputs or outputs, for tests of what stands before it.
-    pub(crate) fn echo_stage() -> Arc<Stage> {
-        let pool = SessionPool::new(1, || {
-            let fake = Scripted::new(vec![], vec![], |_| Ok(vec![]));
-            Ok::<_, RunError>(Box::new(fake) as Box<dyn Executor>)
-        });
-        Arc::new(Stage::new(pool.unwrap(), "echo", 0))
-    }
-
-    #[test]
-    fn an_edge_holds_its_own_stages_only() {
-        midspan_runtime::test_support::library();
-        let bundle = Bundle::embedded().unwrap();
-        let edge = Model::from_bundle(&bundle, Role::Edge, None, 1).unwrap();
-        let cloud = Model::from_bundle(&bundle, Role::Cloud, None, 1).unwrap();
-        assert_eq!((edge.stages.len(), edge.complete), (1, false));
-        assert_eq!((cloud.stages.len(), cloud.complete), (2, true));
-        assert!(edge.live_splits().is_empty());
-        assert_eq!(cloud.live_splits(), [bundle.split_id().unwrap()]);
-        let whole = Model::from_bundle(&bundle, Role::Edge, Some(2), 1).unwrap();
-        assert!(whole.complete && whole.exits);
-        assert!(Model::from_bundle(&bundle, Role::Edge, Some(3), 1).is_err());
-    }
-}
+pub(crate) mod tests;

@@ -81,6 +81,7 @@ fn info(node: &Node) -> NodeInfo {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         workers: u32::try_from(node.config.workers).unwrap_or(u32::MAX),
         models: node.repository.index(),
+        variants: node.repository.variants(),
         clouds: node.clouds.infos(),
     }
 }

@@ -3,6 +3,7 @@
 //! for a change is not decided here.
 
 use std::{
+    collections::BTreeMap,
     fmt,
     sync::{Arc, PoisonError, RwLock},
 };
@@ -12,7 +13,7 @@ use midspan_protocol::{
     metadata::{ModelMetadata, RepositoryEntry},
 };
 use midspan_runtime::library;
-use midspan_split::Bundle;
+use midspan_split::{Bundle, manifest::PLAIN, sign::TrustedKey};
 use tokio::sync::Mutex;
 
 use crate::{
@@ -45,6 +46,7 @@ struct Source {
     model: ModelSource,
     role: Role,
     workers: usize,
+    trusted: Arc<[TrustedKey]>,
 }
 
 struct Current {
@@ -67,10 +69,15 @@ impl Repository {
     pub(crate) fn load(config: &Config) -> Result<Self, String> {
         let path = library::find().map_err(|error| error.to_string())?;
         library::open(&path).map_err(|error| error.to_string())?;
+        let trusted: Arc<[TrustedKey]> = config.trusted_keys.as_slice().into();
         let mut places: Vec<Arc<Place>> = Vec::new();
         for source in &config.models {
-            let source =
-                Source { model: source.clone(), role: config.role, workers: config.workers };
+            let source = Source {
+                model: source.clone(),
+                role: config.role,
+                workers: config.workers,
+                trusted: Arc::clone(&trusted),
+            };
             let model = source.load()?;
             if places.iter().any(|other| other.is(&model.name, &model.version)) {
                 return Err(format!(
@@ -82,6 +89,7 @@ impl Repository {
                 model = model.name,
                 version = model.version,
                 stages = model.stages.len(),
+                variant = model.variant,
                 "loaded"
             );
             places.push(Arc::new(Place::new(source, model)));
@@ -153,6 +161,16 @@ impl Repository {
             self.places.iter().map(|place| place.entry()).collect();
         entries.sort_by(|a, b| (&a.name, &a.version).cmp(&(&b.name, &b.version)));
         entries
+    }
+
+    /// The variants that models in service run in, by name and version; not those that run as they
+    /// were cut.
+    pub(crate) fn variants(&self) -> BTreeMap<String, String> {
+        let varied = self.loaded().into_iter().filter(|model| model.variant != PLAIN);
+        let named = |model: Arc<Model>| {
+            (format!("{}/{}", model.name, model.version), model.variant.clone())
+        };
+        varied.map(named).collect()
     }
 
     /// A model's metadata.
@@ -293,15 +311,18 @@ impl fmt::Display for State {
 
 impl Source {
     fn load(&self) -> Result<Model, String> {
-        let (bundle, local_stages) = match &self.model {
-            ModelSource::Embedded { local_stages } => (Bundle::embedded(), local_stages),
-            ModelSource::Bundle { path, local_stages } => (Bundle::open(path), local_stages),
+        let (bundle, run) = match &self.model {
+            ModelSource::Embedded { run } => (Bundle::embedded(), run),
+            ModelSource::Bundle { path, run } if self.trusted.is_empty() => {
+                (Bundle::open(path), run)
+            }
+            ModelSource::Bundle { path, run } => (Bundle::open_signed(path, &self.trusted), run),
             ModelSource::Onnx { path, name, version } => {
                 return Model::from_onnx(path, name, version, self.workers);
             }
         };
         let bundle = bundle.map_err(|error| error.to_string())?;
-        Model::from_bundle(&bundle, self.role, *local_stages, self.workers)
+        Model::from_bundle(&bundle, self.role, run, self.workers)
             .map_err(|error| format!("model '{}': {error}", bundle.manifest().name))
     }
 }

@@ -1,11 +1,17 @@
 //! Reading a bundle: a folder, or the one embedded in this program, with `manifest.json` and
-//! `blobs/` named by their SHA-256. Every blob is checked against its name when it is read. It
-//! must not load models or write anything but [`Bundle::extract_to`].
+//! `blobs/` named by their SHA-256. Every blob is checked against its name when it is read, and only
+//! those are read that a stage needs: a folder may hold a part of them. It must not load models or
+//! write anything but [`Bundle::extract_to`] and [`Bundle::take`].
+
+mod change;
+mod report;
+mod take;
 
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use bytes::Bytes;
 use include_dir::{Dir, include_dir};
 
 use crate::codec::{Codec, Precision};
@@ -14,7 +20,15 @@ use crate::head;
 use crate::labelled::{Labelled, LabelledError};
 use crate::manifest::{Manifest, ManifestError, PLAIN};
 use crate::onnx::OnnxError;
+use crate::sign::{self, SIGNATURE, SignatureError, TrustedKey};
 use crate::weights::{self, WeightsError};
+
+pub use change::{Change, Consequence, SplitIds, changes};
+pub use report::{
+    BlobReport, BlobState, CertificateReport, CutReport, ExitReport, Report, StageReport,
+    VariantReport,
+};
+pub use take::{Part, Taken};
 
 /// Name of the manifest's file.
 pub const MANIFEST: &str = "manifest.json";
@@ -96,6 +110,24 @@ pub enum BundleError {
         /// Number of stages.
         stages: usize,
     },
+    /// The signature does not say what it should.
+    #[error("{}: {source}", .path.display())]
+    Signature {
+        /// The signature's file.
+        path: PathBuf,
+        /// Cause.
+        source: SignatureError,
+    },
+    /// A part that the bundle does not have, or that is no part.
+    #[error("{key} = {value}: {reason}")]
+    NoPart {
+        /// What was asked for.
+        key: &'static str,
+        /// Its value.
+        value: String,
+        /// Why there is no such part.
+        reason: String,
+    },
     /// A file cannot be written.
     #[error("cannot write {}: {source}", .path.display())]
     Write {
@@ -156,6 +188,8 @@ impl Source {
 pub struct Bundle {
     source: Source,
     manifest: Manifest,
+    /// The manifest as it was read: what a signature is of.
+    json: Bytes,
 }
 
 impl Bundle {
@@ -175,13 +209,53 @@ impl Bundle {
         Self::from_source(Source::Embedded)
     }
 
+    /// Opens the bundle in a folder if one of these keys signed its manifest.
+    ///
+    /// # Errors
+    /// When none did, and as [`Bundle::open`].
+    pub fn open_signed(folder: &Path, trusted: &[TrustedKey]) -> Result<Self, BundleError> {
+        let bundle = Self::open(folder)?;
+        bundle.signer(trusted)?;
+        Ok(bundle)
+    }
+
     fn from_source(source: Source) -> Result<Self, BundleError> {
         let json = source.read(MANIFEST, "", LARGEST_MANIFEST)?;
         let manifest = Manifest::parse(&json).map_err(|error| BundleError::Manifest {
             path: source.path(MANIFEST),
             source: error,
         })?;
-        Ok(Self { source, manifest })
+        Ok(Self { source, manifest, json: json.into() })
+    }
+
+    /// The signature of the manifest, where there is one; see [`crate::sign`].
+    ///
+    /// # Errors
+    /// When its file is there but cannot be read.
+    pub fn signature(&self) -> Result<Option<Vec<u8>>, BundleError> {
+        // One byte more is enough to tell that it is none.
+        match self.source.read(SIGNATURE, "", sign::LENGTH as u64 + 1) {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(BundleError::Read { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Which of these keys signed the manifest as it was read.
+    ///
+    /// # Errors
+    /// When none of them did.
+    pub fn signer<'a>(&self, trusted: &'a [TrustedKey]) -> Result<&'a TrustedKey, BundleError> {
+        let signature = self.signature()?;
+        sign::signer(&self.json, signature.as_deref(), trusted)
+            .map_err(|source| BundleError::Signature { path: self.source.path(SIGNATURE), source })
+    }
+
+    /// The manifest's exact bytes, which a signature is of.
+    pub fn manifest_bytes(&self) -> &[u8] {
+        &self.json
     }
 
     /// What the bundle says of itself.
@@ -246,16 +320,23 @@ impl Bundle {
             None => (parts.graph, parts.weights, format!("stages[{stage}]")),
         };
         let mut model = self.joined(graph, weights, &key)?;
-        if let Some(head) = parts.exit.as_ref().and_then(|exit| exit.head.as_ref()) {
+        if let Some((exit, head)) = parts.exit.as_ref().and_then(|e| Some((e, e.head.as_ref()?))) {
             let key = format!("stages[{stage}].exit.head");
             let head = self.joined(head.graph, head.weights, &key)?;
-            head::merge(&mut model, head).map_err(|source| BundleError::Head { key, source })?;
+            let mut merged = head::merge(&mut model, head);
+            if let Some(cut) = &parts.cut {
+                // An exit that the head replaces must cost nothing.
+                let handed_on = cut.tensors.iter().map(|tensor| tensor.name.as_str());
+                let wanted: Vec<&str> = handed_on.chain([exit.output.as_str()]).collect();
+                merged = merged.and_then(|()| head::keep(&mut model, &wanted));
+            }
+            merged.map_err(|source| BundleError::Head { key, source })?;
         }
         Ok(crate::onnx::encode(&model))
     }
 
     /// Graph and weights together.
-    fn joined(
+    pub(crate) fn joined(
         &self,
         graph: Digest,
         weights: Digest,
@@ -298,25 +379,45 @@ impl Bundle {
 
     /// All blobs that the manifest names, each with its key; a blob may come more than once.
     pub fn blobs(&self) -> Vec<(String, Digest)> {
+        let stages = 0..self.stages();
+        let mut blobs: Vec<_> = stages.flat_map(|stage| self.stage_blobs(stage, None)).collect();
+        blobs.extend(self.sample_blobs());
+        blobs
+    }
+
+    /// The blobs of one stage with their keys: of one way to run it where a variant is named, else
+    /// of all.
+    fn stage_blobs(&self, index: usize, only: Option<&str>) -> Vec<(String, Digest)> {
+        let Some(stage) = self.manifest.stages.get(index) else { return Vec::new() };
+        let has = |name: &str| stage.variants.iter().any(|variant| variant.name == name);
         let mut blobs = Vec::new();
-        for (index, stage) in self.manifest.stages.iter().enumerate() {
+        if only.is_none_or(|name| !has(name)) {
             blobs.push((format!("stages[{index}].graph"), stage.graph));
             blobs.push((format!("stages[{index}].weights"), stage.weights));
-            for (at, variant) in stage.variants.iter().enumerate() {
+        }
+        for (at, variant) in stage.variants.iter().enumerate() {
+            if only.is_none_or(|name| variant.name == name) {
                 let key = format!("stages[{index}].variants[{at}]");
                 blobs.push((format!("{key}.graph"), variant.graph));
                 blobs.push((format!("{key}.weights"), variant.weights));
             }
-            if let Some(head) = stage.exit.as_ref().and_then(|exit| exit.head.as_ref()) {
-                blobs.push((format!("stages[{index}].exit.head.graph"), head.graph));
-                blobs.push((format!("stages[{index}].exit.head.weights"), head.weights));
-            }
         }
-        if let Some(labelled) = &self.manifest.labelled {
-            blobs.push(("labelled.images".into(), labelled.images));
-            blobs.push(("labelled.labels".into(), labelled.labels));
+        if let Some(head) = stage.exit.as_ref().and_then(|exit| exit.head.as_ref()) {
+            blobs.push((format!("stages[{index}].exit.head.graph"), head.graph));
+            blobs.push((format!("stages[{index}].exit.head.weights"), head.weights));
         }
         blobs
+    }
+
+    fn sample_blobs(&self) -> Vec<(String, Digest)> {
+        let labelled = self.manifest.labelled.as_ref();
+        let blobs = labelled.map(|labelled| {
+            [
+                ("labelled.images".to_owned(), labelled.images),
+                ("labelled.labels".to_owned(), labelled.labels),
+            ]
+        });
+        blobs.into_iter().flatten().collect()
     }
 
     /// Writes the bundle to a folder, blobs before the manifest, so that a folder with a manifest
@@ -335,9 +436,8 @@ impl Bundle {
             let path = blobs.join(digest.to_string());
             fs::write(&path, self.blob(digest, &key)?).map_err(failed(&path))?;
         }
-        let manifest = self.source.read(MANIFEST, "", LARGEST_MANIFEST)?;
         let path = folder.join(MANIFEST);
-        fs::write(&path, manifest).map_err(failed(&path))
+        fs::write(&path, &self.json).map_err(failed(&path))
     }
 }
 

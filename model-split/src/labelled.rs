@@ -59,18 +59,23 @@ pub struct Labelled {
     labels: Vec<u8>,
 }
 
-/// The dimensions and the data of a gzipped idx file of u8.
-fn read_idx(
+/// The dimensions and the data of an idx file of u8, gzipped or not.
+pub(crate) fn read_idx(
     file: &'static str,
-    gzip: &[u8],
+    raw: &[u8],
     dims: u8,
     limit: u64,
 ) -> Result<(Vec<u32>, Vec<u8>), LabelledError> {
-    let mut bytes = Vec::new();
-    GzDecoder::new(gzip)
-        .take(limit + 17)
-        .read_to_end(&mut bytes)
-        .map_err(|error| LabelledError::Gzip { file, reason: error.to_string() })?;
+    let mut unpacked = Vec::new();
+    let bytes = if raw.starts_with(&[0, 0]) {
+        raw
+    } else {
+        GzDecoder::new(raw)
+            .take(limit + 17)
+            .read_to_end(&mut unpacked)
+            .map_err(|error| LabelledError::Gzip { file, reason: error.to_string() })?;
+        &unpacked
+    };
     let kind = LabelledError::Kind { file, dims };
     let (magic, rest) = bytes.split_at_checked(4).ok_or(kind.clone())?;
     let (head, data) = rest.split_at_checked(4 * usize::from(dims)).ok_or(kind.clone())?;

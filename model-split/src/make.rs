@@ -3,13 +3,12 @@
 //! It must not measure anything: the scales, temperatures and thresholds come from the spec.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use midspan_runtime::{ElementType, LoadError, RunError};
 
-use crate::bundle::{BLOBS, Bundle, BundleError, MANIFEST, read_bounded};
+use crate::bundle::{Bundle, BundleError, MANIFEST, read_bounded};
 use crate::codec;
 use crate::cut::{CutError, Types, extract};
 use crate::digest::{Digest, SplitId};
@@ -20,6 +19,7 @@ use crate::manifest::{
     ManifestError, PLATFORM, Stage, StaticScale,
 };
 use crate::onnx::{self, ModelProto, OnnxError};
+use crate::rewrite::{Fresh, RewriteError, refuse_occupied};
 use crate::spec::{CutSpec, ExitSpec, Named, Spec};
 use crate::verify::{Chain, ChainError};
 use crate::weights;
@@ -84,15 +84,13 @@ pub enum MakeError {
     /// A stage does not run.
     #[error(transparent)]
     Run(#[from] RunError),
-    /// The folder exists and is no bundle.
-    #[error("{} exists and is no bundle: it is not replaced", .0.display())]
-    Occupied(PathBuf),
-    /// The file system said no.
-    #[error("cannot {doing} {}: {source}", .path.display())]
-    Io {
-        /// What was tried.
-        doing: &'static str,
-        /// With which file.
+    /// The folder cannot be written.
+    #[error(transparent)]
+    Write(#[from] RewriteError),
+    /// A file cannot be read.
+    #[error("cannot read {}: {source}", .path.display())]
+    Read {
+        /// The file.
         path: PathBuf,
         /// Cause.
         source: io::Error,
@@ -101,10 +99,6 @@ pub enum MakeError {
 
 fn fault(key: impl Into<String>, reason: impl Into<String>) -> MakeError {
     MakeError::Spec { key: key.into(), reason: reason.into() }
-}
-
-fn io_error<'a>(doing: &'static str, path: &'a Path) -> impl Fn(io::Error) -> MakeError + 'a {
-    move |source| MakeError::Io { doing, path: path.to_owned(), source }
 }
 
 impl From<ChainError> for MakeError {
@@ -123,9 +117,7 @@ impl From<ChainError> for MakeError {
 /// # Errors
 /// [`MakeError`]; `out` is as it was then.
 pub fn make(model: &[u8], spec: &Spec, base: &Path, out: &Path) -> Result<Made, MakeError> {
-    if out.exists() && !out.join(MANIFEST).is_file() && !is_empty(out) {
-        return Err(MakeError::Occupied(out.to_owned()));
-    }
+    refuse_occupied(out)?;
     let model = onnx::decode(model.to_vec().into())?;
     let types = Types::infer(&model).map_err(MakeError::Types)?;
     let mut blobs = Blobs::default();
@@ -151,10 +143,6 @@ pub fn make(model: &[u8], spec: &Spec, base: &Path, out: &Path) -> Result<Made, 
     write(manifest, &blobs, samples.as_ref(), out)
 }
 
-fn is_empty(folder: &Path) -> bool {
-    fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_none())
-}
-
 #[derive(Default)]
 struct Blobs(BTreeMap<Digest, Vec<u8>>);
 
@@ -173,31 +161,17 @@ fn write(
     samples: Option<&Labelled>,
     out: &Path,
 ) -> Result<Made, MakeError> {
-    let parent = out.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let parent = parent.unwrap_or(Path::new("."));
-    fs::create_dir_all(parent).map_err(io_error("create", parent))?;
-    let fresh = tempfile::Builder::new()
-        .prefix(".bundle-")
-        .tempdir_in(parent)
-        .map_err(io_error("create a folder in", parent))?;
-    let folder = fresh.path().join("new");
-    let blob_folder = folder.join(BLOBS);
-    fs::create_dir_all(&blob_folder).map_err(io_error("create", &blob_folder))?;
+    let fresh = Fresh::beside(out)?;
     for (digest, bytes) in &blobs.0 {
-        let path = blob_folder.join(digest.to_string());
-        fs::write(&path, bytes).map_err(io_error("write", &path))?;
+        fresh.blob(*digest, bytes)?;
     }
-    let path = folder.join(MANIFEST);
-    fs::write(&path, manifest.to_json()?).map_err(io_error("write", &path))?;
-    let bundle = Bundle::open(&folder)?;
+    fresh.write(MANIFEST, &manifest.to_json()?)?;
+    let bundle = Bundle::open(fresh.folder())?;
     if let Some(samples) = samples {
         manifest.golden = golden(&bundle, samples)?;
-        fs::write(&path, manifest.to_json()?).map_err(io_error("write", &path))?;
+        fresh.write(MANIFEST, &manifest.to_json()?)?;
     }
-    if out.exists() {
-        fs::rename(out, fresh.path().join("old")).map_err(io_error("replace", out))?;
-    }
-    fs::rename(&folder, out).map_err(io_error("write", out))?;
+    fresh.take_place(out)?;
     Ok(Made {
         split_id: bundle.split_id(),
         blobs: blobs.0.len(),
@@ -237,7 +211,7 @@ fn stages(
         let cut = match &stage.cut {
             Some(cut) => Some(Cut {
                 tensors: inner(std::slice::from_ref(&cut.tensor))?,
-                codec: codec_spec(cut, types).map_err(cut_error)?,
+                codec: codec_spec(index, cut, types)?,
             }),
             None => None,
         };
@@ -251,15 +225,19 @@ fn stages(
     Ok(stages)
 }
 
-fn codec_spec(cut: &CutSpec, types: &Types) -> Result<CodecSpec, CutError> {
+fn codec_spec(stage: usize, cut: &CutSpec, types: &Types) -> Result<CodecSpec, MakeError> {
+    let spec = types.get(&cut.tensor).map_err(|source| MakeError::Cut { stage, source })?;
     // Only f32 is quantised: what else crosses a cut travels as it is.
-    let float = types.get(&cut.tensor)?.element == ElementType::F32;
-    Ok(CodecSpec {
-        version: codec::VERSION,
-        bits: cut.bits,
-        allowed: cut.allowed.clone(),
-        scales: if float { vec![StaticScale::new(cut.lo, cut.hi)] } else { vec![] },
-    })
+    let scales = match (spec.element, cut.lo, cut.hi) {
+        (ElementType::F32, Some(lo), Some(hi)) => vec![StaticScale::new(lo, hi)],
+        (ElementType::F32, ..) => {
+            let reason = "lo and hi are missing; give both, or samples to measure them on";
+            return Err(fault(format!("stages[{stage}].cut"), reason));
+        }
+        _ => vec![],
+    };
+    let (bits, allowed) = (cut.bits, cut.allowed.clone());
+    Ok(CodecSpec { version: codec::VERSION, bits, allowed, scales })
 }
 
 fn exit_of(
@@ -320,7 +298,8 @@ fn labelled(spec: &Spec, base: &Path, blobs: &mut Blobs) -> Result<Samples, Make
     let Some(files) = &spec.labelled else { return Ok((None, None)) };
     let read = |file: &Path| {
         let path = base.join(file);
-        read_bounded(&path, LARGEST_SAMPLES).map_err(io_error("read", &path))
+        read_bounded(&path, LARGEST_SAMPLES)
+            .map_err(|source| MakeError::Read { path: path.clone(), source })
     };
     let (images, labels) = (read(&files.images)?, read(&files.labels)?);
     let samples = Labelled::from_idx_gz(&images, &labels)?;

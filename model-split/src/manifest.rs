@@ -17,6 +17,10 @@ use crate::preprocess::Preprocess;
 pub const FORMAT: u32 = 1;
 /// The platform string of OIP model metadata.
 pub const PLATFORM: &str = "onnx_onnxv1";
+/// [`CodecSpec::bits`] of half precision.
+pub const HALF_BITS: u8 = 16;
+/// [`CodecSpec::bits`] of elements as they are.
+pub const RAW_BITS: u8 = 32;
 /// The name of a stage as it was cut, beside those of its variants.
 pub const PLAIN: &str = "plain";
 
@@ -117,6 +121,34 @@ pub struct Variant {
     pub graph: Digest,
     /// Blob of the weights.
     pub weights: Digest,
+    /// What was measured of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measured: Option<Measured>,
+}
+
+/// What was measured of a variant, all stages before the cut run in it, against the stages as they
+/// were cut. Counts, so that whoever reads them can state a bound of his own.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Measured {
+    /// How the variant was made.
+    pub method: String,
+    /// Samples that it was made with.
+    pub calibration: u64,
+    /// Other samples that it was measured on.
+    pub samples: u64,
+    /// Samples whose answer is the same; none for a model that is no classifier.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agreeing: Option<u64>,
+    /// Samples for which this stage's exit names the same class; none for a stage without.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_agreeing: Option<u64>,
+    /// Root of the mean square error of what crosses, in thousandths of its own root mean square.
+    pub error_milli: u64,
+    /// SHA-256 over the samples that it was measured on.
+    pub data: Digest,
+    /// Day of the measurement, `YYYY-MM-DD`.
+    pub date: String,
 }
 
 /// A head that was trained apart from the model: it reads one tensor of its stage and is merged
@@ -146,11 +178,15 @@ pub struct Cut {
 pub struct CodecSpec {
     /// [`codec::VERSION`].
     pub version: u8,
-    /// Bits per element where nothing else is asked for; one of `allowed`.
+    /// Bits per element where nothing else is asked for, one of `allowed`: 1 to 8 quantised, 16 for
+    /// half precision, 32 for elements as they are. Elements that are no FP32 always are as they
+    /// are.
     pub bits: u8,
     /// All numbers of bits for which the scales were checked.
     pub allowed: Vec<u8>,
-    /// One scale per tensor of the cut, in their order; empty where elements travel unquantised.
+    /// One scale per tensor of the cut, in their order; or, of a cut of one tensor, one per unit
+    /// ([`codec::Codec::units`]). Empty where elements travel unquantised, or each frame carries
+    /// the scales of its values.
     pub scales: Vec<StaticScale>,
 }
 
@@ -354,17 +390,20 @@ impl Manifest {
             Dim::Fixed(size) => Some(*size),
             Dim::Symbolic(_) => None,
         });
-        let scale = cut.codec.scales.first().and_then(StaticScale::parse);
-        Codec::new(spec.element, row.collect::<Option<_>>()?, scale)
+        let scales = cut.codec.scales.iter().map(StaticScale::parse).collect::<Option<_>>()?;
+        Codec::with_scales(spec.element, row.collect::<Option<_>>()?, scales)
     }
 
     /// The precision that frames of a cut have where nothing else is asked for.
     pub fn precision(&self, cut: usize) -> Option<Precision> {
-        let codec = &self.stages.get(cut)?.cut.as_ref()?.codec;
-        if codec.scales.is_empty() {
-            return Some(Precision::Raw);
+        let cut = self.stages.get(cut)?.cut.as_ref()?;
+        let float = |tensor: &InnerTensor| tensor.datatype == ElementType::F32.oip_name();
+        match cut.codec.bits {
+            _ if !cut.tensors.iter().all(float) => Some(Precision::Raw),
+            HALF_BITS => Some(Precision::Half),
+            RAW_BITS => Some(Precision::Raw),
+            bits => Precision::bits(bits),
         }
-        Precision::bits(codec.bits)
     }
 }
 

@@ -1,13 +1,9 @@
 //! From an encoded picture to a model's input: decode, colour, resize, crop, affine, layout. The
-//! steps and their rounding are those of Pillow, against whose results this is tested. Pictures
-//! come from anyone: their size is bounded before they are decoded.
+//! steps and their rounding are those of Pillow, against whose results this is tested. How a
+//! picture's pixels are had from its file is [`decode`]'s business.
 
-use std::{
-    io::Cursor,
-    panic::{AssertUnwindSafe, catch_unwind},
-};
+mod decode;
 
-use image::{DynamicImage, ImageDecoder, ImageFormat, ImageReader, Limits};
 use midspan_runtime::Tensor;
 use serde::{Deserialize, Serialize};
 
@@ -18,8 +14,6 @@ use crate::resize::{Pixels, resize};
 pub const MOST_PIXELS: u64 = 64 << 20;
 /// Largest width and height of a picture and of what it is resized to.
 const LONGEST_SIDE: u32 = 16_384;
-/// Most memory that decoding may take.
-const DECODING_MEMORY: u64 = 512 << 20;
 
 /// How a picture becomes a tensor of shape `[1,C,H,W]` or `[1,H,W,C]`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -155,7 +149,7 @@ impl Preprocess {
     /// # Errors
     /// When it is no picture, too large, or smaller than what is to be cut from it.
     pub fn picture(&self, encoded: &[u8]) -> Result<Tensor, PictureError> {
-        let mut pixels = decode(encoded, self.colour)?;
+        let mut pixels = decode::decode(encoded, self.colour)?;
         if let Some(size) = self.resize {
             let (width, height) = target(&pixels, size)?;
             pixels = resize(&pixels, width, height, size.filter);
@@ -189,51 +183,6 @@ impl Preprocess {
         #[expect(clippy::expect_used, reason = "one value per pixel and channel was made")]
         Tensor::from_f32s(shape, &values).expect("as many values as pixels")
     }
-}
-
-/// Decoders read hostile bytes, and one of them panics on a PNG whose palette length is no multiple
-/// of three (image-rs/image-png 682): a decoder's panic is a damaged picture, whichever decoder.
-fn decode(encoded: &[u8], colour: Colour) -> Result<Pixels, PictureError> {
-    let caught = catch_unwind(AssertUnwindSafe(|| decode_unguarded(encoded, colour)));
-    caught.unwrap_or_else(|_panic| Err(PictureError::Decode("the decoder gave up on it".into())))
-}
-
-fn decode_unguarded(encoded: &[u8], colour: Colour) -> Result<Pixels, PictureError> {
-    let failed = |error: image::ImageError| PictureError::Decode(error.to_string());
-    let mut reader = ImageReader::new(Cursor::new(encoded))
-        .with_guessed_format()
-        .map_err(|_| PictureError::Format)?;
-    let known = [ImageFormat::Png, ImageFormat::Jpeg, ImageFormat::WebP];
-    if !reader.format().is_some_and(|format| known.contains(&format)) {
-        return Err(PictureError::Format);
-    }
-    let mut limits = Limits::default();
-    limits.max_image_width = None;
-    limits.max_image_height = None;
-    limits.max_alloc = Some(DECODING_MEMORY);
-    reader.limits(limits);
-    let decoder = reader.into_decoder().map_err(failed)?;
-    let (width, height) = decoder.dimensions();
-    let pixels = u64::from(width) * u64::from(height);
-    if pixels > MOST_PIXELS || width.max(height) > LONGEST_SIDE {
-        return Err(PictureError::Size { width, height });
-    }
-    let image = DynamicImage::from_decoder(decoder).map_err(failed)?;
-    let data = match (colour, image) {
-        (Colour::Grey, DynamicImage::ImageLuma8(grey)) => grey.into_raw(),
-        (Colour::Grey, image) => {
-            image.to_rgb8().as_chunks::<3>().0.iter().map(|rgb| luma(*rgb)).collect()
-        }
-        (Colour::Rgb, image) => image.into_rgb8().into_raw(),
-    };
-    let (width, height) = (width as usize, height as usize);
-    Ok(Pixels { width, height, channels: colour.channels(), data })
-}
-
-/// ITU-R 601 luma in 16-bit fixed point.
-fn luma([red, green, blue]: [u8; 3]) -> u8 {
-    let sum = u32::from(red) * 19_595 + u32::from(green) * 38_470 + u32::from(blue) * 7_471;
-    ((sum + 0x8000) >> 16) as u8
 }
 
 fn target(pixels: &Pixels, size: Resize) -> Result<(usize, usize), PictureError> {

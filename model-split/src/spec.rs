@@ -74,10 +74,10 @@ pub struct CutSpec {
     pub bits: u8,
     /// All numbers of bits that may be asked for; `bits` must be one of them.
     pub allowed: Vec<u8>,
-    /// Least value of the tensor.
-    pub lo: f32,
+    /// Least value of the tensor; measured on samples where neither it nor `hi` is given.
+    pub lo: Option<f32>,
     /// Largest value of the tensor.
-    pub hi: f32,
+    pub hi: Option<f32>,
 }
 
 /// An exit.

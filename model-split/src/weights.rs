@@ -4,7 +4,7 @@
 
 use bytes::Bytes;
 
-use crate::onnx::{ModelProto, pb};
+use crate::onnx::{ModelProto, external, pb};
 
 /// What a graph calls the file of its weights.
 const LOCATION: &str = "weights";
@@ -31,10 +31,6 @@ pub enum WeightsError {
     },
 }
 
-fn external() -> i32 {
-    pb::tensor_proto::DataLocation::External as i32
-}
-
 fn weights(model: &mut ModelProto) -> impl Iterator<Item = &mut pb::TensorProto> {
     model.graph.iter_mut().flat_map(|graph| &mut graph.initializer)
 }
@@ -45,16 +41,7 @@ pub(crate) fn detach(model: &mut ModelProto) -> Vec<u8> {
     for weight in weights(model) {
         let Some(data) = weight.raw_data.take() else { continue };
         blob.resize(blob.len().next_multiple_of(ALIGNMENT), 0);
-        let entry = |key: &str, value: String| pb::StringStringEntryProto {
-            key: Some(key.to_owned()),
-            value: Some(value),
-        };
-        weight.external_data = vec![
-            entry("location", LOCATION.to_owned()),
-            entry("offset", blob.len().to_string()),
-            entry("length", data.len().to_string()),
-        ];
-        weight.data_location = Some(external());
+        external::point(weight, LOCATION, blob.len() as u64, data.len() as u64);
         blob.extend_from_slice(&data);
     }
     blob
@@ -63,7 +50,7 @@ pub(crate) fn detach(model: &mut ModelProto) -> Vec<u8> {
 /// Puts weights back that [`detach`] took out; they share the memory of `blob`.
 pub(crate) fn attach(model: &mut ModelProto, blob: &Bytes) -> Result<(), WeightsError> {
     for weight in weights(model) {
-        if weight.data_location != Some(external()) {
+        if !external::is_external(weight) {
             continue;
         }
         let number = |key: &str| -> Option<usize> {

@@ -1,5 +1,7 @@
 //! Server and model metadata, health and repository index bodies.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
@@ -159,6 +161,10 @@ pub struct NodeInfo {
     pub workers: u32,
     /// The models that it serves.
     pub models: Vec<RepositoryEntry>,
+    /// Variants that it runs of its models, such as `int8`, by `name/version`; those that run as
+    /// they were cut are not listed.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub variants: BTreeMap<String, String>,
     /// The clouds that it offloads to.
     #[serde(default)]
     pub clouds: Vec<CloudInfo>,

@@ -1,6 +1,6 @@
 //! The admin port's documents: the fleet as this router sees it, and its decisions.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use axum::{
     Router,
@@ -10,6 +10,7 @@ use axum::{
 };
 use http::StatusCode;
 use midspan_net::{admin::to_axum, reply};
+use midspan_protocol::metadata::RepositoryEntry;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -60,7 +61,7 @@ pub struct NodeStatus {
     pub service_us: Option<u64>,
     /// Requests that it executes at once.
     pub workers: u32,
-    /// Models, as `name/version`.
+    /// Models, as `name/version`, the variant in brackets where one runs.
     pub models: Vec<String>,
     /// The clouds it offloads to.
     pub clouds: Vec<midspan_protocol::metadata::CloudInfo>,
@@ -107,7 +108,7 @@ pub(crate) fn status(fleet: &Fleet, config: &Config) -> FleetStatus {
             own_requests: view.as_ref().map_or(0, |view| view.leases.0),
             service_us: view.as_ref().and_then(|view| view.service).map(|service| service.0),
             workers: info.workers,
-            models: info.models.iter().map(|m| format!("{}/{}", m.name, m.version)).collect(),
+            models: info.models.iter().map(|model| listed(&info.variants, model)).collect(),
             clouds: info.clouds,
         }
     });
@@ -118,6 +119,15 @@ pub(crate) fn status(fleet: &Fleet, config: &Config) -> FleetStatus {
         epoch: topology.epoch(),
         in_flight: fleet.cells.total_leases().0,
         nodes: nodes.collect(),
+    }
+}
+
+/// A model with its version, and the variant that runs where it is not the plain one.
+fn listed(variants: &BTreeMap<String, String>, model: &RepositoryEntry) -> String {
+    let name = format!("{}/{}", model.name, model.version);
+    match variants.get(&name) {
+        Some(variant) => format!("{name} ({variant})"),
+        None => name,
     }
 }
 

@@ -10,7 +10,11 @@ use midspan_protocol::{
 };
 use midspan_router_core as core;
 use midspan_runtime::{ElementType, Tensor};
-use midspan_split::{Codec, Precision, SplitId, codec::Scale, encode};
+use midspan_split::{
+    Codec, Coding, FrameHeader, Precision, SplitId,
+    codec::{Coder, Scale},
+    encode, encode_as,
+};
 use prost::Message;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
@@ -28,31 +32,74 @@ fn write(folder: &Path, name: &str, bytes: &[u8]) -> Result<()> {
 }
 
 fn frames(folder: &Path) -> Result<()> {
-    let codec = |element| Codec::new(element, vec![2, 5], Scale::new(-1.5, 4.0)).ok_or("codec");
+    let codec =
+        |element, scale| Codec::new(element, vec![2, 5], scale).ok_or("no codec for such rows");
     let split = SplitId([7; 32]);
+    let scale = Scale::new(-1.5, 4.0);
     let values: Vec<f32> = (0..30_u8).map(|i| f32::from(i) / 5.0 - 1.5).collect();
     let rows = Tensor::from_f32s(vec![3, 2, 5], &values)?;
-    let floats = codec(ElementType::F32)?;
+    let floats = codec(ElementType::F32, scale)?;
+    let plain = |rows: &Tensor, codec: &Codec, precision| {
+        encode_as(&rows.view(), codec, precision, split, Coding::Plain)
+    };
     for (name, precision) in [
         ("ok-8-bits", Precision::Bits(8)),
         ("ok-3-bits", Precision::Bits(3)),
         ("ok-half", Precision::Half),
         ("ok-raw", Precision::Raw),
     ] {
-        write(folder, name, &encode(&rows.view(), &floats, precision, split)?)?;
+        write(folder, name, &plain(&rows, &floats, precision)?)?;
     }
     let mut odd = values.clone();
     odd[12] = f32::NAN;
     let odd = Tensor::from_f32s(vec![3, 2, 5], &odd)?;
-    let frame = encode(&odd.view(), &floats, Precision::Bits(4), split)?;
-    write(folder, "ok-4-bits-raw-row", &frame)?;
+    let frame = plain(&odd, &floats, Precision::Bits(4))?;
+    write(folder, "ok-4-bits-raw-channel", &frame)?;
+    let own = plain(&odd, &codec(ElementType::F32, None)?, Precision::Bits(5))?;
+    write(folder, "ok-5-bits-own-scales", &own)?;
     let bytes = Tensor::new(ElementType::U8, vec![1, 2, 5], (0..10).collect())?;
-    let bytes = encode(&bytes.view(), &codec(ElementType::U8)?, Precision::Raw, split)?;
+    let bytes = plain(&bytes, &codec(ElementType::U8, None)?, Precision::Raw)?;
     write(folder, "ok-bytes", &bytes)?;
     write(folder, "bad-cut-short", &frame[..frame.len() - 1])?;
     let mut damaged = frame;
     damaged[70] ^= 1;
-    write(folder, "bad-damaged", &damaged)
+    write(folder, "bad-damaged", &damaged)?;
+    coded(folder, split)
+}
+
+/// Frames that a coder makes smaller: values near the middle of their range, repeated numbers.
+fn coded(folder: &Path, split: SplitId) -> Result<()> {
+    let codec = |element, scale| Codec::new(element, vec![4, 60], scale).ok_or("no codec");
+    let smallest = |rows: &Tensor, codec: &Codec, precision, coder: Coder| {
+        let frame = encode(&rows.view(), codec, precision, split)?;
+        if FrameHeader::peek(&frame)?.coder != coder {
+            return Err(format!("{precision:?} is not smallest by {coder:?}").into());
+        }
+        Result::Ok(frame)
+    };
+    let mut rng = core::Rng::new(1);
+    let mut value = || (rng.next_u64() as f32 / u64::MAX as f32 * 2.0 - 1.0).powi(5) * 3.0 + 1.0;
+    let values: Vec<f32> = (0..480).map(|_| value()).collect();
+    let rows = Tensor::from_f32s(vec![2, 4, 60], &values)?;
+    for (name, scale, precision) in [
+        ("ok-order-0", Scale::new(-1.5, 4.0), Precision::Bits(6)),
+        ("ok-order-0-own-scales", None, Precision::Bits(5)),
+    ] {
+        let codec = codec(ElementType::F32, scale)?;
+        write(folder, name, &smallest(&rows, &codec, precision, Coder::Order0)?)?;
+    }
+    let same = Tensor::from_f32s(vec![2, 4, 60], &[1.0; 480])?;
+    let floats = codec(ElementType::F32, Scale::new(-1.5, 4.0))?;
+    write(
+        folder,
+        "ok-order-0-one-symbol",
+        &smallest(&same, &floats, Precision::Bits(3), Coder::Order0)?,
+    )?;
+    let numbers: Vec<u8> = (0..480_u64).flat_map(|at| (at % 40).to_le_bytes()).collect();
+    let numbers = Tensor::new(ElementType::I64, vec![2, 4, 60], numbers)?;
+    let frame = smallest(&numbers, &codec(ElementType::I64, None)?, Precision::Raw, Coder::Zstd)?;
+    write(folder, "ok-zstd-integers", &frame)?;
+    write(folder, "bad-zstd-cut-short", &frame[..frame.len() - 1])
 }
 
 fn records(folder: &Path) -> Result<()> {

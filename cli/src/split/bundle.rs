@@ -1,37 +1,40 @@
-//! `midspan split bundle`: make bundles.
+//! `midspan split bundle`: make, show, compare, part and sign bundles. One file per command.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+mod diff;
+mod make;
+mod show;
+mod sign;
+mod take;
 
-use anyhow::Context;
-use clap::Args as ClapArgs;
-use midspan_split::{make::make, spec::Spec};
+use clap::Subcommand;
 
-/// Make a bundle from a whole ONNX model and a spec file.
-///
-/// Example:  midspan split bundle models/fashion.onnx --spec models/fashion.toml --out models/fashion
-#[derive(ClapArgs)]
-#[command(verbatim_doc_comment)]
-pub(crate) struct Args {
-    /// The whole model.
-    model: PathBuf,
-    /// Names, cuts, exits, preprocessing and labels (models/fashion.toml is an example).
-    #[arg(long, value_name = "FILE")]
-    spec: PathBuf,
-    /// Folder of the bundle; replaced when it holds one.
-    #[arg(long, value_name = "DIR")]
-    out: PathBuf,
+/// Make, show, compare, part and sign bundles.
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    Make(make::Args),
+    Show(show::Args),
+    Diff(diff::Args),
+    Take(take::Args),
+    Keygen(sign::KeygenArgs),
+    Sign(sign::Args),
 }
 
-pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
-    let Args { model, spec, out } = args;
-    let bytes = fs::read(model).with_context(|| model.display().to_string())?;
-    let base = spec.parent().unwrap_or(Path::new("."));
-    let made = make(&bytes, &Spec::read(spec)?, base, out)?;
-    out!("bundle    {}", out.display());
-    out!("split id  {}", made.split_id.map_or("none".into(), |id| id.to_string()));
-    out!("blobs     {} ({} bytes)", made.blobs, made.bytes);
-    Ok(())
+pub(crate) fn run(command: &Command) -> anyhow::Result<()> {
+    match command {
+        Command::Make(args) => make::run(args),
+        Command::Show(args) => show::run(args),
+        Command::Diff(args) => diff::run(args),
+        Command::Take(args) => take::run(args),
+        Command::Keygen(args) => sign::keygen(args),
+        Command::Sign(args) => sign::run(args),
+    }
+}
+
+/// Bytes for people.
+pub(crate) fn bytes(count: u64) -> String {
+    match count {
+        0..1_024 => format!("{count} B"),
+        1_024..1_048_576 => format!("{:.1} KiB", count as f64 / 1024.0),
+        _ => format!("{:.1} MiB", count as f64 / 1_048_576.0),
+    }
 }

@@ -61,18 +61,65 @@ fn nobody_at_home_is_one_clear_line() {
 #[test]
 fn a_split_equals_the_whole() {
     midspan_runtime::test_support::library();
-    let args = ["split", "verify", "--model", "models/fashion.onnx", "--samples", "50", "--json"];
-    let output = run(&args);
+    let model = "models/fashion.onnx";
+    let output = run(&["split", "verify", model, "--embedded", "--limit", "50", "--json"]);
     assert!(output.status.success(), "{output:?}");
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_eq!(report["samples"], 50);
-    assert!(report["max_abs_diff"].as_f64().expect("a number") < 1e-4, "{report}");
+    assert!(report["difference"]["scaled"].as_f64().expect("a number") < 1e-4, "{report}");
     assert_eq!(report["agreement_raw"], 1.0);
+    assert_eq!(report["cuts"][0]["default"], true, "{report}");
 
-    let strict =
-        ["split", "verify", "--model", "models/fashion.onnx", "--samples", "5", "--tolerance=-1"];
-    let output = run(&strict);
-    assert_eq!(output.status.code(), Some(1), "a difference over the tolerance is exit 1");
+    let cut = "/seg0/bott/Clip_output_0";
+    let output = run(&["split", "verify", model, "--cut", cut, "--random", "4", "--json"]);
+    assert!(output.status.success(), "{output:?}");
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(report["cuts"][0]["cut"], cut, "{report}");
+    // 392 elements of FP32, many of them zero.
+    let bytes = report["cuts"][0]["report"]["bytes"].as_f64().expect("a number");
+    assert!((64.0..1632.0).contains(&bytes), "{report}");
+    let output = run(&["split", "verify", model, "--cut", "nothing", "--random", "1"]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stdout).contains("nothing: "), "{output:?}");
+    let output = run(&["split", "verify", model]);
+    assert!(stderr(&output).contains("--samples PATH or --random N"), "{output:?}");
+}
+
+#[test]
+fn a_tail_of_another_model_is_exit_1_and_its_layer_is_named() {
+    use midspan_split::{cut::Types, onnx, verify::halves::Halves};
+
+    midspan_runtime::test_support::library();
+    let model = root().join("models/fashion.onnx");
+    let whole = onnx::decode(fs::read(&model).expect("the model").into()).expect("a model");
+    let types = Types::infer(&whole).expect("types");
+    let mut halves = Halves::at(&whole, &types, &["/seg0/bott/Clip_output_0".to_owned()])
+        .expect("the default cut");
+    let folder = tempfile::tempdir().expect("a folder");
+    let (front, tail) = (folder.path().join("front.onnx"), folder.path().join("tail.onnx"));
+    let verify = |halves: &Halves| {
+        fs::write(&front, onnx::encode(&halves.front)).expect("a file");
+        fs::write(&tail, onnx::encode(&halves.tail)).expect("a file");
+        let files =
+            [model.to_str(), front.to_str(), tail.to_str()].map(|file| file.expect("UTF-8"));
+        let [model, front, tail] = files;
+        run(&["split", "verify", model, "--front", front, "--tail", tail, "--random", "2"])
+    };
+    let output = verify(&halves);
+    assert!(output.status.success(), "{output:?}");
+
+    // Ten f32 are the bias of a last layer.
+    let graph = halves.tail.graph.as_mut().expect("a graph");
+    for weight in &mut graph.initializer {
+        if weight.raw_data.as_ref().is_some_and(|data| data.len() == 40) {
+            weight.raw_data = Some(vec![0x41; 40].into());
+        }
+    }
+    let output = verify(&halves);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let table = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(table.contains("first differs at Gemm"), "{table}");
+    assert!(stderr(&output).contains("1 of 1 cuts differ"), "{output:?}");
 }
 
 #[test]
@@ -81,7 +128,7 @@ fn a_bundle_is_remade_byte_for_byte() {
     let folder = tempfile::tempdir().expect("a folder");
     let out = folder.path().join("made");
     let spec = ["--spec", "models/fashion.toml", "--out", out.to_str().expect("UTF-8")];
-    let output = run(&[&["split", "bundle", "models/fashion.onnx"][..], &spec].concat());
+    let output = run(&[&["split", "bundle", "make", "models/fashion.onnx"][..], &spec].concat());
     assert!(output.status.success(), "{output:?}");
     let manifest =
         |folder: &std::path::Path| fs::read(folder.join("manifest.json")).expect("a manifest");

@@ -2,9 +2,13 @@
 
 #![expect(clippy::expect_used, reason = "a failed expectation is the test's report")]
 
+mod bundles;
+mod calibrate;
 mod commands;
 mod configs;
+mod cutting;
 mod fleet;
+mod plan;
 mod resilience;
 mod served;
 mod up;

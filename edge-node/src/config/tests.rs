@@ -55,5 +55,47 @@ fn bad_files_name_line_key_and_value() {
         "name = \"a\"\n[[model]]\nonnx = \"Cargo.toml\"\nversion = \"1/2\"\n",
         expect![[r#"node.toml:4: model[0].version = "1/2": must be one part of a path"#]],
     );
-    check(&format!("name = \"a\"\n{MODEL}"), expect!["[Embedded { local_stages: None }]"]);
+}
+
+#[test]
+fn variants_and_keys_are_named_too() {
+    check(
+        &format!("name = \"a\"\n{MODEL}variant = \"int8\"\n"),
+        expect![[
+            r#"node.toml:4: model[0].variant = "int8": there is none: the stages come as plain"#
+        ]],
+    );
+    check(
+        &format!("name = \"a\"\nrole = \"cloud\"\n{MODEL}variant = \"plain\"\n"),
+        expect![[
+            r#"node.toml:5: model[0].variant = "plain": a cloud runs all stages as they were cut; remove this"#
+        ]],
+    );
+    check(
+        "name = \"a\"\n[[model]]\nonnx = \"Cargo.toml\"\nvariant = \"int8\"\n",
+        expect![[
+            r#"node.toml:4: model[0].variant = "int8": an ONNX file has no variants; remove this, or make a bundle of it"#
+        ]],
+    );
+    check(
+        &format!("name = \"a\"\ntrusted_keys = [\"none.pem\"]\n{MODEL}"),
+        expect![[
+            r#"node.toml:2: trusted_keys[0] = "none.pem": cannot read ./none.pem: No such file or directory (os error 2)"#
+        ]],
+    );
+    let keys = "trusted_keys = [\"../model-split/tests/golden/openssl.pub.pem\"]";
+    check(
+        &format!("name = \"a\"\n{keys}\n[[model]]\nonnx = \"Cargo.toml\"\n"),
+        expect![[
+            r#"node.toml:4: model[0].onnx = "Cargo.toml": trusted_keys is set and an ONNX file cannot be signed; make a bundle of it"#
+        ]],
+    );
+    check(
+        &format!("name = \"a\"\n{keys}\n{MODEL}variant = \"plain\"\n"),
+        expect![[r#"[Embedded { run: Run { local_stages: None, variant: Some("plain") } }]"#]],
+    );
+    check(
+        &format!("name = \"a\"\n{MODEL}"),
+        expect!["[Embedded { run: Run { local_stages: None, variant: None } }]"],
+    );
 }

@@ -85,6 +85,24 @@ async fn damaged_frames_are_refused() {
     }
 }
 
+/// Rows count by what they are once decoded, however few bytes they came in.
+#[tokio::test]
+async fn a_frame_of_more_rows_than_a_body_may_have_is_refused() {
+    let most = 2 * ROW * 4;
+    for (limit, status) in [(most, 200), (most - 1, 400)] {
+        let limits = format!("body = \"{limit}B\"");
+        let cloud = Setup { limits: &limits, ..Setup::cloud() }.start().await;
+        let small = frame(live());
+        assert!(small.len() < limit / 4);
+        let answer = cloud.send(offload(small)).await;
+        assert_eq!(answer.status, status, "{limit}");
+        if status == 400 {
+            let text = format!("frame decodes to {most} bytes, at most {limit} are taken");
+            assert_eq!(answer.error(400), text);
+        }
+    }
+}
+
 #[tokio::test]
 async fn the_header_must_agree_with_the_frame() {
     let cloud = Setup::cloud().start().await;

@@ -5,6 +5,7 @@
 #![expect(clippy::disallowed_methods, reason = "a test's tasks end with its runtime")]
 
 mod bad_input;
+mod certified;
 mod classification;
 mod cloud;
 mod control;

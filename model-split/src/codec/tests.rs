@@ -1,5 +1,9 @@
 //! Wire bytes against a frame written with numpy (`tests/golden/make.py`), round trips, and
-//! frames that must be refused before anything is allocated.
+//! frames that must be refused before anything is allocated. Frames without a coder are here,
+//! those with one in `coders`.
+
+mod coders;
+mod golden;
 
 use proptest::prelude::*;
 
@@ -28,7 +32,7 @@ fn write(codec: &Codec, values: &[f32], precision: Precision) -> Vec<u8> {
     let mut shape = vec![values.len() / codec.elements() as usize];
     shape.extend_from_slice(codec.row_shape());
     let tensor = Tensor::from_f32s(shape, values).unwrap();
-    encode(&tensor.view(), codec, precision, ID).unwrap()
+    encode_as(&tensor.view(), codec, precision, ID, Coding::Plain).unwrap()
 }
 
 fn read(codec: &Codec, frame: &[u8]) -> Vec<f32> {
@@ -64,15 +68,100 @@ fn a_row_does_not_depend_on_its_neighbours() {
     assert_eq!(read(&codec, &batch)[11..22], read(&codec, &alone));
 }
 
+fn bits_of(values: &[f32]) -> Vec<u32> {
+    values.iter().map(|value| value.to_bits()).collect()
+}
+
 #[test]
 fn broken_rows_travel_raw_with_all_their_bits() {
     let codec = codec(&[3]);
     let odd = f32::from_bits(0xffc1_2345);
     let values = [1.0, odd, -7.5, 0.0, 0.0, 6.0, f32::INFINITY, f32::NEG_INFINITY, -0.0];
     let frame = write(&codec, &values, Precision::Bits(8));
-    assert_eq!(FrameHeader::peek(&frame).unwrap().raw_rows, 2);
-    let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
-    assert_eq!(bits(&read(&codec, &frame)), bits(&values));
+    let header = FrameHeader::peek(&frame).unwrap();
+    assert_eq!((header.units, header.raw_units), (1, 2));
+    assert_eq!(bits_of(&read(&codec, &frame)), bits_of(&values));
+}
+
+/// The same frame as programs write that know rows only.
+#[test]
+fn where_rows_have_channels_only_broken_channels_travel_raw() {
+    let codec = codec(&[3, 2]);
+    let values = [0.0, 6.0, 1.0, f32::NAN, 6.0, 0.0, 6.0, 6.0, 0.0, 0.0, f32::INFINITY, 2.0];
+    let frame = write(&codec, &values, Precision::Bits(1));
+    let header = FrameHeader::peek(&frame).unwrap();
+    assert_eq!((header.units, header.raw_units), (3, 2));
+    assert_eq!(frame.len(), 64 + 2 + 2 * (4 + 8));
+    assert_eq!(bits_of(&read(&codec, &frame)), bits_of(&values));
+    // Written by a program that takes whole rows for units: read as it was meant.
+    let mut rows = FrameHeader { units: 1, raw_units: 1, ..header };
+    let raw = values[..6].iter().flat_map(|value| value.to_le_bytes());
+    let mut old = vec![0; 64];
+    old.extend([0, 0b00_0011]);
+    old.extend([0; 4].into_iter().chain(raw));
+    frame::seal(&rows, &mut old).unwrap();
+    let back = read(&codec, &old);
+    assert_eq!(bits_of(&back[..6]), bits_of(&values[..6]));
+    assert_eq!(back[6..], [6.0, 6.0, 0.0, 0.0, 0.0, 0.0]);
+    rows.units = 4;
+    let error = frame::seal(&rows, &mut old).and_then(|()| FrameHeader::peek(&old)).unwrap_err();
+    assert!(matches!(error, CodecError::Header(_) | CodecError::Length { .. }), "{error}");
+}
+
+#[test]
+fn each_channel_may_have_a_scale() {
+    let scales = [(0.0, 7.0), (-70.0, 0.0), (1.0, 1.7)];
+    let scales: Vec<Scale> = scales.iter().map(|(lo, hi)| Scale::new(*lo, *hi).unwrap()).collect();
+    let codec = Codec::with_scales(ElementType::F32, vec![3, 2], scales.clone()).unwrap();
+    let values = [0.0, 3.4, -70.0, -12.0, 1.0, 1.26, 9.0, -9.0, 9.0, -90.0, 9.0, -9.0];
+    let back = read(&codec, &write(&codec, &values, Precision::Bits(3)));
+    let expected = [0.0, 3.0, -70.0, -10.0, 1.0, 1.3, 7.0, 0.0, 0.0, -70.0, 1.7, 1.0];
+    for (back, expected) in back.iter().zip(expected) {
+        assert!((back - expected).abs() < 1e-5, "{back} {expected}");
+    }
+    let of = |row: &[usize], count: usize| {
+        Codec::with_scales(ElementType::F32, row.to_vec(), scales[..count].to_vec()).is_some()
+    };
+    assert!(of(&[3, 2], 0) && of(&[3, 2], 1) && of(&[3, 2], 3) && of(&[3], 1));
+    assert!(!of(&[3, 2], 2) && !of(&[3], 3) && !of(&[2, 3], 3));
+}
+
+/// Without a scale of the cut the ranges of the values travel.
+#[test]
+fn scales_travel_where_the_cut_has_none() {
+    let codec = Codec::new(ElementType::F32, vec![4, 2], None).unwrap();
+    let huge = f32::MAX;
+    let values = [-1.0, 2.0, 5.5, 5.5, -huge, huge, f32::NAN, 0.0, 0.0, 0.0, 1.0, 8.0, 3.0, 1e-45];
+    let values = [&values[..], &[0.0, 0.5]].concat();
+    let frame = write(&codec, &values, Precision::Bits(2));
+    let header = FrameHeader::peek(&frame).unwrap();
+    assert_eq!((header.mode, header.units, header.raw_units), (Mode::Own, 4, 2));
+    assert_eq!(frame.len(), 64 + 2 * 2 + 2 * 4 * 8 + 2 * (4 + 8));
+    // Ends of a range, single values and raw units come back as they were.
+    assert_eq!(bits_of(&read(&codec, &frame)), bits_of(&values));
+    // A row says the same whatever its neighbours.
+    let alone = read(&codec, &write(&codec, &values[8..], Precision::Bits(2)));
+    assert_eq!(bits_of(&alone), bits_of(&values[8..]));
+    // A scale that is none is refused, wherever it comes from.
+    let mut hostile = frame;
+    hostile[64 + 4..64 + 8].copy_from_slice(&f32::NAN.to_le_bytes());
+    frame::seal(&header, &mut hostile).unwrap();
+    let error = Frame::parse(&hostile).unwrap().decode(&codec).unwrap_err();
+    assert_eq!(error.to_string(), "frame header: a scale is no finite range, low to high");
+}
+
+/// Every half is a tie: it goes to the even level, with every number of bits.
+#[test]
+fn ties_go_to_the_even_level() {
+    for bits in 1..=8u8 {
+        let top = (1u16 << bits) - 1;
+        let scale = Scale::new(0.0, f32::from(top)).unwrap();
+        let codec = Codec::new(ElementType::F32, vec![1], Some(scale)).unwrap();
+        let values: Vec<f32> = (0..=2 * top).map(|half| f32::from(half) / 2.0).collect();
+        let back = read(&codec, &write(&codec, &values, Precision::Bits(bits)));
+        let expected: Vec<f32> = values.iter().map(|value| value.round_ties_even()).collect();
+        assert_eq!(back, expected, "{bits}");
+    }
 }
 
 #[test]
@@ -87,9 +176,12 @@ fn half_and_raw_are_there_for_reference() {
     let frame = encode(&tensor.view(), &labels, Precision::Raw, ID).unwrap();
     assert_eq!(Frame::parse(&frame).unwrap().decode(&labels).unwrap(), tensor);
     assert!(encode(&tensor.view(), &labels, Precision::Half, ID).is_err());
-    let unscaled = Codec::new(ElementType::F32, vec![1], None).unwrap();
-    let tensor = Tensor::from_f32s(vec![1, 1], &[1.0]).unwrap();
-    let error = encode(&tensor.view(), &unscaled, Precision::Bits(4), ID).unwrap_err();
+    let error = encode(&tensor.view(), &labels, Precision::Bits(4), ID).unwrap_err();
+    assert_eq!(error.to_string(), "cannot write INT64 elements at Bits(4): only raw suits them");
+    // A frame on the scales of a cut that has none.
+    let frame = write(&codec, &values, Precision::Bits(4));
+    let unscaled = Codec::new(ElementType::F32, vec![2], None).unwrap();
+    let error = Frame::parse(&frame).unwrap().decode(&unscaled).unwrap_err();
     assert_eq!(error.to_string(), "cannot write FP32 elements at Bits(4): the cut has no scale");
 }
 
@@ -119,18 +211,24 @@ fn refused(changes: &[(usize, &[u8])]) -> String {
 fn hostile_headers_are_refused_for_what_they_are() {
     assert_eq!(refused(&[(0, b"GET ")]), "not a frame: it starts with [47, 45, 54, 20]");
     assert_eq!(refused(&[(4, &[2])]), "frame version 2 is not supported, only 1");
-    assert_eq!(refused(&[(5, &[1])]), "coder zstd is not supported");
-    assert_eq!(refused(&[(5, &[9])]), "coder 9 is not supported");
-    assert_eq!(refused(&[(6, &[3])]), "frame header: unknown mode");
+    let no_shorter = "frame header: coded payload is no shorter than what it decodes to";
+    assert_eq!(refused(&[(5, &[1])]), no_shorter);
+    assert_eq!(refused(&[(5, &[2])]), no_shorter);
+    assert_eq!(refused(&[(5, &[3])]), "coder 3 is not supported");
+    assert_eq!(refused(&[(6, &[4])]), "frame header: unknown mode");
     assert_eq!(refused(&[(7, &[9])]), "frame header: bits do not suit the mode");
     assert_eq!(refused(&[(7, &[0])]), "frame header: bits do not suit the mode");
     assert_eq!(refused(&[(8, &[8])]), "frame header: unknown element type");
     assert_eq!(refused(&[(8, &[7])]), "frame header: only FP32 elements are quantised");
-    assert_eq!(refused(&[(10, &[1])]), "frame header: reserved bytes are not zero");
+    assert_eq!(refused(&[(9, &[1])]), "frame header: a reserved byte is not zero");
+    assert_eq!(refused(&[(10, &[1])]), "frame header: one unit of a row is written as 0");
+    assert_eq!(refused(&[(10, &[2])]), "frame header: units do not divide a row");
     assert_eq!(refused(&[(12, &[0; 4])]), "frame header: no rows, or rows without elements");
-    assert_eq!(refused(&[(56, &[3])]), "frame header: more raw rows than rows");
+    assert_eq!(refused(&[(56, &[3])]), "frame header: more raw units than units");
     let huge = [0xff; 4];
     assert_eq!(refused(&[(12, &huge), (16, &huge)]), "frame header: payload is too long");
+    let other_mode = "frame header: bits, units or raw units in a mode without levels";
+    assert_eq!(refused(&[(6, &[0]), (7, &[0]), (10, &[3])]), other_mode);
     assert_eq!(refused(&[(12, &[3])]), "frame payload has 16 bytes, its header asks for 24");
     assert!(refused(&[(20, &[0xee])]).starts_with("frame checksum"));
     assert!(refused(&[(70, &[0xee])]).starts_with("frame checksum"));
@@ -159,7 +257,7 @@ fn frames_of_another_cut_are_refused() {
 
 /// Reseals a frame whose raw rows were tampered with.
 #[test]
-fn raw_rows_must_be_in_order_and_in_range() {
+fn raw_units_must_be_in_order_and_in_range() {
     let codec = codec(&[1]);
     let frame = write(&codec, &[f32::NAN, f32::NAN, 1.0], Precision::Bits(1));
     let header = FrameHeader::peek(&frame).unwrap();
@@ -199,7 +297,7 @@ proptest! {
     #[test]
     fn any_bytes_are_read_without_a_panic(mut bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
         let _ = Frame::parse(&bytes);
-        let head = [&MAGIC[..], &[1, 0, 2, 4, 1, 0, 0, 0]].concat();
+        let head = [&MAGIC[..], &[1, bytes.len() as u8 % 3, 2, 4, 1, 0, 0, 0]].concat();
         let len = head.len().min(bytes.len());
         bytes[..len].copy_from_slice(&head[..len]);
         if let Ok(frame) = Frame::parse(&bytes) {

@@ -1,8 +1,12 @@
 //! Cuts of small graphs written here, run by a real library, and of the default model.
 
-use midspan_runtime::{ElementType, Executor, Session, SessionOptions, Tensor, test_support};
+use midspan_runtime::{
+    Dim, ElementType, Executor, Session, SessionOptions, Tensor, TensorSpec, test_support,
+};
 
+use super::types::value_info;
 use super::*;
+use crate::onnx::{self, ModelProto, pb};
 
 fn names(list: &[&str]) -> Vec<String> {
     list.iter().map(|name| (*name).to_owned()).collect()
@@ -29,7 +33,7 @@ fn scalar(name: &str, value: f32) -> pb::TensorProto {
 
 fn float(name: &str) -> pb::ValueInfoProto {
     let dims = vec![Dim::Symbolic("N".into())];
-    value_info(&TensorSpec { name: name.to_owned(), element: ElementType::F32, dims })
+    value_info(&TensorSpec { name: name.to_owned(), element: ElementType::F32, dims }, true)
 }
 
 fn model(graph: pb::GraphProto) -> ModelProto {
@@ -126,7 +130,7 @@ fn branch() -> ModelProto {
         name: Some("branch".into()),
         node: vec![node("Add", &["x", "one"], &["a"]), choice],
         initializer: vec![scalar("one", 1.0)],
-        input: vec![float("x"), value_info(&flag)],
+        input: vec![float("x"), value_info(&flag, true)],
         output: vec![float("y")],
         ..Default::default()
     })
@@ -160,8 +164,8 @@ fn tensors_of_unknown_rank_can_cross() {
     let model = model(pb::GraphProto {
         name: Some("reshape".into()),
         node: vec![node("Reshape", &["x", "sizes"], &["r"]), node("Softmax", &["r"], &["y"])],
-        input: vec![float("x"), value_info(&sizes)],
-        output: vec![value_info(&unknown)],
+        input: vec![float("x"), value_info(&sizes, true)],
+        output: vec![value_info(&unknown, false)],
         ..Default::default()
     });
     assert_eq!(single_tensor_cuts(&model).unwrap(), ["r"]);
@@ -176,26 +180,22 @@ fn tensors_of_unknown_rank_can_cross() {
 }
 
 #[test]
-fn external_data_is_refused_by_name_even_inside_of_nodes() {
-    let mut outside = chain();
-    let graph = outside.graph.as_mut().unwrap();
-    graph.initializer[0].data_location = Some(pb::tensor_proto::DataLocation::External as i32);
-    let error = Types::infer(&outside).unwrap_err().to_string();
+fn data_outside_of_the_model_is_refused_by_name_where_no_folder_is_known() {
+    let outside = |tensor: &mut pb::TensorProto| {
+        tensor.data_location = Some(pb::tensor_proto::DataLocation::External as i32);
+    };
+    let mut model = chain();
+    outside(&mut model.graph.as_mut().unwrap().initializer[0]);
+    let error = Types::infer(&model).unwrap_err().to_string();
     assert!(error.starts_with("weight \"one\" is kept outside the model's file"), "{error}");
     let mut inner = branch();
-    let graph = inner.graph.as_mut().unwrap();
-    let body = graph.node[1].attribute[0].g.as_mut().unwrap();
+    let body = inner.graph.as_mut().unwrap().node[1].attribute[0].g.as_mut().unwrap();
     let mut constant = node("Constant", &[], &["c"]);
-    constant.attribute = vec![pb::AttributeProto {
-        t: Some(pb::TensorProto {
-            name: Some("hidden".into()),
-            data_location: Some(pb::tensor_proto::DataLocation::External as i32),
-            ..Default::default()
-        }),
-        ..Default::default()
-    }];
+    let mut hidden = scalar("hidden", 1.0);
+    outside(&mut hidden);
+    constant.attribute = vec![pb::AttributeProto { t: Some(hidden), ..Default::default() }];
     body.node.push(constant);
-    let error = extract(&inner, &Types::default(), &[], &[]).unwrap_err().to_string();
+    let error = Types::infer(&inner).unwrap_err().to_string();
     assert!(error.starts_with("weight \"hidden\""), "{error}");
 }
 
@@ -230,3 +230,6 @@ fn garbage_is_no_model() {
     assert!(onnx::decode(b"\xff\xff\xff".to_vec().into()).is_err());
     assert!(matches!(onnx::decode(bytes::Bytes::new()), Err(onnx::OnnxError::NoGraph)));
 }
+
+mod forms;
+mod regions;

@@ -63,6 +63,12 @@ impl Manifest {
         exits.filter_map(|exit| exit.threshold_milli).collect()
     }
 
+    /// The last cut that a node which runs `local_stages` stages reaches; its exits and those before
+    /// it are all that can answer early there. None for a model that was not cut.
+    pub fn last_cut(&self, local_stages: usize) -> Option<usize> {
+        local_stages.min(self.stages.len().checked_sub(1)?).checked_sub(1)
+    }
+
     /// The certificates that hold for what a node runs: this variant of the stages up to and with
     /// `cut`, its exits and thresholds as they are now, and these bits on the wire.
     pub fn certified(

@@ -102,7 +102,7 @@ fn codec_and_rules_come_out_as_they_went_in() {
     let manifest = default();
     let codec = manifest.codec(0).unwrap();
     assert_eq!((codec.row_shape(), codec.elements()), (&[8, 7, 7][..], 392));
-    assert_eq!(codec.scale(), Scale::new(0.0, 6.0));
+    assert_eq!(codec.scales(), [Scale::new(0.0, 6.0).unwrap()]);
     assert_eq!(manifest.precision(0), Some(Precision::Bits(4)));
     assert_eq!(manifest.codec(1), None);
     let rule = manifest.stages[0].exit.as_ref().unwrap().rule().unwrap();

@@ -70,9 +70,7 @@ impl Manifest {
                 key("cut.tensors"),
                 "differ from the next stage's inputs",
             )?;
-            cut.codec
-                .validate(cut.tensors.len())
-                .map_err(|reason| fault(key("cut.codec"), reason))?;
+            cut.codec.validate(&cut.tensors).map_err(|reason| fault(key("cut.codec"), reason))?;
         }
         for (at, variant) in stage.variants.iter().enumerate() {
             let key = key(&format!("variants[{at}].name"));
@@ -91,24 +89,32 @@ impl Manifest {
 }
 
 impl CodecSpec {
-    fn validate(&self, tensors: usize) -> Result<(), String> {
+    fn validate(&self, tensors: &[InnerTensor]) -> Result<(), String> {
         if self.version != codec::VERSION {
             return Err(format!("version must be {}", codec::VERSION));
         }
         if !self.allowed.contains(&self.bits) {
             return Err("bits must be one of allowed".into());
         }
-        if !self.allowed.iter().all(|bits| (1..=8).contains(bits)) {
-            return Err("allowed must be 1 to 8 bits".into());
+        if !self.allowed.iter().all(|bits| matches!(bits, 1..=8 | &HALF_BITS | &RAW_BITS)) {
+            return Err("allowed must be 1 to 8 bits, 16 or 32".into());
         }
-        if !self.scales.is_empty() && self.scales.len() != tensors {
-            return Err("scales must be empty or one per tensor".into());
+        let counts = [0, tensors.len(), units(tensors)];
+        if !counts.contains(&self.scales.len()) {
+            return Err("scales must be none, one per tensor or one per channel".into());
         }
         match self.scales.iter().find(|scale| scale.parse().is_none()) {
             Some(scale) => Err(format!("scale {scale:?} is no finite range, low to high")),
             None => Ok(()),
         }
     }
+}
+
+/// How many scales the only tensor of a cut may have at most.
+fn units(tensors: &[InnerTensor]) -> usize {
+    let [tensor] = tensors else { return 0 };
+    let row = tensor.shape.iter().skip(1).map(|size| usize::try_from(*size).ok());
+    row.collect::<Option<Vec<_>>>().map_or(0, |row| codec::units(&row).into())
 }
 
 /// Whether text may stand in a request path as it is.

@@ -6,6 +6,11 @@
 use bytes::Bytes;
 use prost::Message;
 
+pub mod external;
+mod file;
+
+pub use file::{FileError, Opened, Written, fits_one_file, open, write};
+
 /// The generated types, named as in `onnx-ml.proto`.
 #[allow(missing_docs, unreachable_pub, clippy::all, rustdoc::all)]
 pub mod pb {

@@ -45,6 +45,35 @@ fn pixels_are_those_of_pillow() {
     }
 }
 
+#[derive(Deserialize)]
+struct Resized {
+    file: String,
+    colour: Colour,
+    resize: Resize,
+    nchw: crate::Digest,
+    nhwc: crate::Digest,
+}
+
+#[test]
+fn every_filter_at_every_size_is_that_of_pillow() {
+    let cases: Vec<Resized> = serde_json::from_slice(&golden("pillow-resize.json")).unwrap();
+    assert!(cases.len() > 250);
+    for case in cases {
+        let channels = case.colour.channels();
+        let preprocess = |layout| Preprocess {
+            resize: Some(case.resize),
+            scale: [1.0 / 255.0, 0.5, 1.0 / 127.5][..channels].to_vec(),
+            bias: [0.25, -3.0, -1.0][..channels].to_vec(),
+            ..plain(case.colour, layout)
+        };
+        for (layout, expected) in [(Layout::Nchw, case.nchw), (Layout::Nhwc, case.nhwc)] {
+            let tensor = preprocess(layout).picture(&golden(&case.file)).unwrap();
+            let got = crate::Digest::of(tensor.bytes());
+            assert_eq!(got, expected, "{} {:?} {layout:?}", case.file, case.resize);
+        }
+    }
+}
+
 #[test]
 fn a_factor_of_a_255th_is_a_division_by_255() {
     let preprocess = Preprocess { scale: vec![1.0 / 255.0], ..plain(Colour::Grey, Layout::Nchw) };

@@ -10,7 +10,8 @@ fn flat(width: usize, height: usize, channels: usize) -> Pixels {
 
 #[test]
 fn flat_pictures_stay_flat_at_any_size() {
-    for filter in [Filter::Bilinear, Filter::Bicubic] {
+    let some = [Filter::Nearest, Filter::Box, Filter::Bilinear, Filter::Hamming];
+    for filter in some.into_iter().chain([Filter::Bicubic, Filter::Lanczos]) {
         for channels in [1, 3] {
             for (width, height) in [(1, 1), (3, 50), (50, 3), (17, 17)] {
                 let resized = resize(&flat(17, 11, channels), width, height, filter);

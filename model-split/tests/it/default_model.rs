@@ -6,18 +6,20 @@ use std::path::Path;
 
 use midspan_runtime::{Executor, Session, SessionOptions, Tensor, test_support};
 use midspan_split::exit::classify;
-use midspan_split::verify::{samples_of, verify};
-use midspan_split::{Bundle, Frame, FrameHeader, encode};
+use midspan_split::{Bundle, Coding, Frame, FrameHeader, encode, encode_as};
+#[cfg(feature = "tools")]
+use midspan_split::{samples::of_labelled, verify::verify};
 
 fn repository(name: &str) -> Vec<u8> {
     std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(name)).unwrap()
 }
 
+#[cfg(feature = "tools")]
 #[test]
 fn the_split_model_is_the_whole_model() {
     test_support::library();
     let bundle = Bundle::embedded().unwrap();
-    let samples = samples_of(&bundle.labelled().unwrap().unwrap());
+    let samples = of_labelled(&bundle.labelled().unwrap().unwrap(), "image");
     let mut calls = 0;
     let report =
         verify(&bundle, &repository("models/fashion.onnx"), &samples, &[8, 4], &mut |done, all| {
@@ -26,9 +28,11 @@ fn the_split_model_is_the_whole_model() {
         })
         .unwrap();
     assert_eq!((report.samples, calls), (1000, 1000));
-    assert!(report.max_abs_diff <= 1e-4, "{report:?}");
+    assert!(report.difference.within(1e-4), "{report:?}");
     assert!(report.agreement_raw >= 0.999, "{report:?}");
-    let [(8, at_8), (4, at_4)] = report.agreement[..] else { panic!("{report:?}") };
+    let [cut] = report.cuts.as_slice() else { panic!("{report:?}") };
+    let [(8, at_8), (4, at_4)] = cut.agreement[..] else { panic!("{report:?}") };
+    assert!(cut.default && cut.tensor == "/seg0/bott/Clip_output_0", "{report:?}");
     assert!(at_8 >= 0.995 && (0.975..0.995).contains(&at_4), "{report:?}");
     let exit_share = report.exit_share.unwrap();
     assert!((exit_share - 0.797).abs() < 0.003, "{report:?}");
@@ -55,6 +59,7 @@ fn answers_are_those_of_the_independent_reference() {
         serde_json::from_slice(&repository("tests/reference/expected.json")).unwrap();
     let labelled = bundle.labelled().unwrap().unwrap();
     assert_eq!(labelled.len(), expected.len());
+    let mut smallest = Vec::new();
     for (index, (place, class, confidence)) in expected {
         let image = labelled.tensor(index).unwrap();
         let outputs = front.run(&[("image", image.view())]).unwrap();
@@ -63,10 +68,13 @@ fn answers_are_those_of_the_independent_reference() {
         let (got_place, got_class, got_confidence) = if exit.sure {
             ("edge", exit.class, exit.confidence)
         } else {
+            let plain = encode_as(&z.view(), &codec, precision, id, Coding::Plain).unwrap();
+            assert_eq!(plain.len(), 260);
+            assert_eq!(FrameHeader::peek(&plain).unwrap().split_id, id);
+            let rows = Frame::parse(&plain).unwrap().decode(&codec).unwrap();
             let frame = encode(&z.view(), &codec, precision, id).unwrap();
-            assert_eq!(frame.len(), 260);
-            assert_eq!(FrameHeader::peek(&frame).unwrap().split_id, id);
-            let rows = Frame::parse(&frame).unwrap().decode(&codec).unwrap();
+            assert_eq!(Frame::parse(&frame).unwrap().decode(&codec).unwrap(), rows);
+            smallest.push(frame.len());
             let name = stages[1].inputs[0].name.as_str();
             let answer: Tensor = tail.run(&[(name, rows.view())]).unwrap().swap_remove(0);
             let (class, sure) = classify(&answer.f32s().unwrap(), last.temperature());
@@ -75,6 +83,8 @@ fn answers_are_those_of_the_independent_reference() {
         assert_eq!((got_place, got_class), (place.as_str(), class), "image {index}");
         assert!((got_confidence - confidence).abs() < 1e-3, "image {index}");
     }
+    let mean = smallest.iter().sum::<usize>() / smallest.len();
+    assert!((220..240).contains(&mean), "{mean} bytes of a hard case's frame");
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use midspan_split::make::{MakeError, make};
+use midspan_split::rewrite::RewriteError;
 use midspan_split::spec::Spec;
 
 fn models() -> PathBuf {
@@ -52,7 +53,7 @@ fn a_folder_that_is_no_bundle_is_not_replaced() {
     std::fs::write(scratch.path().join("thesis.tex"), b"x").unwrap();
     let spec = Spec::read(&models().join("fashion.toml")).unwrap();
     let error = make(b"", &spec, &models(), scratch.path()).unwrap_err();
-    assert!(matches!(error, MakeError::Occupied(_)), "{error}");
+    assert!(matches!(error, MakeError::Write(RewriteError::Occupied(_))), "{error}");
     assert!(scratch.path().join("thesis.tex").exists());
 }
 

@@ -2,6 +2,14 @@
 //! Everything that runs a model on samples takes them from here, so that a measurement can name
 //! its data by one digest. It must not run models.
 
+mod files;
+mod npy;
+mod pictures;
+mod proto;
+mod rows;
+
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use midspan_runtime::{Dim, ElementType, Tensor, TensorSpec};
@@ -11,6 +19,10 @@ use sha2::{Digest as _, Sha256};
 
 use crate::digest::Digest;
 use crate::labelled::Labelled;
+
+pub use files::{LARGEST, LoadOptions, MOST_SAMPLES, load};
+pub use pictures::read_preprocess;
+pub use proto::tensor_of;
 
 /// One row for a model, with its class where that is known.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,6 +47,28 @@ pub enum SamplesError {
         /// Its type.
         element: ElementType,
     },
+    /// A file that cannot be read.
+    #[error("{}: {source}", .path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Cause.
+        source: io::Error,
+    },
+    /// A file that holds no samples for this model.
+    #[error("{}: {reason}", .path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        reason: String,
+    },
+}
+
+impl SamplesError {
+    fn file(path: &Path, reason: impl Into<String>) -> Self {
+        Self::File { path: path.to_owned(), reason: reason.into() }
+    }
 }
 
 impl Sample {
@@ -132,11 +166,18 @@ pub fn digest(samples: &[Sample]) -> Digest {
 
 /// `count` of the samples, evenly over the set: the first of a set are often its easiest.
 pub fn spread(samples: Vec<Sample>, count: usize) -> Vec<Sample> {
-    let (all, wanted) = (samples.len(), count.min(samples.len()));
-    let taken = |index: &usize| (index + 1) * wanted / all.max(1) > index * wanted / all.max(1);
+    let all = samples.len();
     let indexed = samples.into_iter().enumerate();
-    indexed.filter(|(index, _)| taken(index)).map(|(_, sample)| sample).collect()
+    indexed.filter(|(index, _)| is_taken(*index, all, count)).map(|(_, sample)| sample).collect()
 }
 
+/// Whether `index` is among `count` of `all` that are taken evenly.
+fn is_taken(index: usize, all: usize, count: usize) -> bool {
+    let (all, count) = (all.max(1), count.min(all));
+    (index + 1) * count / all > index * count / all
+}
+
+#[cfg(test)]
+mod file_tests;
 #[cfg(test)]
 mod tests;
