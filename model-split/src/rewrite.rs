@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use crate::bundle::{BLOBS, Bundle, BundleError, MANIFEST};
 use crate::digest::Digest;
 use crate::manifest::{Certificate, Manifest, ManifestError, PLAIN};
+use crate::sign::SIGNATURE;
 
 /// Why a bundle was not written.
 #[derive(Debug, thiserror::Error)]
@@ -29,7 +30,7 @@ pub enum RewriteError {
         got: Digest,
     },
     /// The folder exists and is no bundle.
-    #[error("{} exists and is no bundle: it is not replaced", .0.display())]
+    #[error("{} exists and holds more than a bundle, or none: it is not replaced", .0.display())]
     Occupied(PathBuf),
     /// The file system said no.
     #[error("cannot {doing} {}: {source}", .path.display())]
@@ -156,13 +157,19 @@ impl Fresh {
     }
 }
 
-/// Refuses a folder that holds something, but no bundle.
+/// Refuses a folder that holds anything but a bundle: what else were in it would be lost.
 pub(crate) fn refuse_occupied(out: &Path) -> Result<(), RewriteError> {
-    let is_empty = || fs::read_dir(out).is_ok_and(|mut entries| entries.next().is_none());
-    if out.exists() && !out.join(MANIFEST).is_file() && !is_empty() {
-        return Err(RewriteError::Occupied(out.to_owned()));
+    if !out.exists() {
+        return Ok(());
     }
-    Ok(())
+    let parts = [MANIFEST, SIGNATURE, BLOBS];
+    let names = fs::read_dir(out).map_err(failed("look into", out))?;
+    let names: Vec<_> = names.flatten().map(|entry| entry.file_name()).collect();
+    let known = names.iter().all(|name| parts.iter().any(|part| name == part));
+    if names.is_empty() || (known && Bundle::open(out).is_ok()) {
+        return Ok(());
+    }
+    Err(RewriteError::Occupied(out.to_owned()))
 }
 
 #[cfg(test)]

@@ -3,6 +3,9 @@
 
 use statrs::distribution::{Beta, Binomial, ContinuousCDF as _, DiscreteCDF as _};
 
+/// Confidences nearer to 0 and 1 than this count as this near: beyond it the library gives up.
+const LEAST: f64 = 1e-12;
+
 /// The largest probability that is not refuted by `hits` of `trials` at this confidence (0 to 1).
 /// 1 when there were no trials.
 pub fn upper_bound(hits: u64, trials: u64, confidence: f64) -> f64 {
@@ -10,7 +13,7 @@ pub fn upper_bound(hits: u64, trials: u64, confidence: f64) -> f64 {
         return 1.0;
     }
     let beta = Beta::new(hits as f64 + 1.0, (trials - hits) as f64);
-    beta.map_or(1.0, |beta| beta.inverse_cdf(confidence.clamp(0.0, 1.0)))
+    beta.map_or(1.0, |beta| beta.inverse_cdf(confidence.clamp(LEAST, 1.0 - LEAST)))
 }
 
 /// The smallest probability that is not refuted by `hits` of `trials` at this confidence (0 to 1).
@@ -21,7 +24,7 @@ pub fn lower_bound(hits: u64, trials: u64, confidence: f64) -> f64 {
         return 0.0;
     }
     let beta = Beta::new(hits as f64, (trials - hits) as f64 + 1.0);
-    beta.map_or(0.0, |beta| beta.inverse_cdf((1.0 - confidence).clamp(0.0, 1.0)))
+    beta.map_or(0.0, |beta| beta.inverse_cdf((1.0 - confidence).clamp(LEAST, 1.0 - LEAST)))
 }
 
 /// The probability of at most `hits` of `trials` where each has probability `p` (0 to 1): the

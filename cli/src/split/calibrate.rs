@@ -88,6 +88,32 @@ fn today() -> String {
     now.chars().take("YYYY-MM-DD".len()).collect()
 }
 
+/// Heads may have been trained on the labelled samples of their bundle, which then promise nothing.
+fn refuse_used(args: &Args, bundle: &Bundle) -> anyhow::Result<()> {
+    let mut exits = bundle.manifest().stages.iter().filter_map(|stage| stage.exit.as_ref());
+    let own = args.given.samples.is_none() && args.given.random.is_none();
+    anyhow::ensure!(
+        !(own && exits.any(|exit| exit.head.is_some())),
+        "the bundle has trained heads, perhaps trained on its own labelled samples: give others by \
+         --samples PATH"
+    );
+    Ok(())
+}
+
+/// A label that is no class would never count as a loss.
+fn refuse_classes(bundle: &Bundle, samples: &[Sample]) -> anyhow::Result<()> {
+    let classes = bundle.manifest().outputs.first().and_then(|output| output.shape.last());
+    let Some(classes) = classes.and_then(|count| usize::try_from(*count).ok()) else {
+        return Ok(());
+    };
+    for (index, sample) in samples.iter().enumerate() {
+        if let Some(label) = sample.label.filter(|label| *label >= classes) {
+            anyhow::bail!("sample {index} has the label {label} of {classes} classes");
+        }
+    }
+    Ok(())
+}
+
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     // All that can be refused is refused before the samples are run, which takes long.
     let budget = Budget::new(args.budget, args.confidence)?;
@@ -102,6 +128,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     if let (Aim::Label | Aim::Both, Some(index)) = (args.loss, unlabelled) {
         anyhow::bail!("--loss label and both need labels: sample {index} has none");
     }
+    refuse_used(args, &bundle)?;
+    refuse_classes(&bundle, &chosen)?;
     calibrate::enough(chosen.len() as u64, budget)?;
     let mut found = answer(args, &bundle, cut, &chosen)?;
     let mut manifest = bundle.manifest().clone();

@@ -14,7 +14,7 @@ use midspan_split::{
 };
 
 use super::samples::SampleArgs;
-use crate::{progress, table};
+use crate::{open, progress, table};
 
 /// Of this many samples one is kept for the scales where they have no samples of their own.
 const SHARE: usize = 4;
@@ -122,8 +122,13 @@ fn headroom(text: &str) -> Result<Headroom, String> {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let options = options(args)?;
+    ensure!((0.0..=1.0).contains(&args.at_least), "--at-least must be 0 to 1");
+    if let Some(out) = &args.out {
+        open::refuse_same(&args.model, out)?;
+    }
     let model = fs::read(&args.model).with_context(|| args.model.display().to_string())?;
-    let inputs = session::describe(&model)?.inputs;
+    let inputs =
+        session::describe(&model).with_context(|| args.model.display().to_string())?.inputs;
     let preprocess = args.samples.preprocess(None)?;
     let all = args.samples.load(&inputs, None)?;
     let (calibration, tested) = match &args.calibration {
@@ -146,7 +151,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     });
     scales.finish_and_clear();
     bar.finish_and_clear();
-    let measured = measured?;
+    let measured = measured.with_context(|| args.model.display().to_string())?;
     let file = FidelityFile {
         format: FORMAT,
         model: Digest::of(&model),
@@ -173,6 +178,8 @@ fn options(args: &Args) -> anyhow::Result<Options> {
     if let Some(wrong) = bits.iter().find(|bits| !(1..=8).contains(*bits)) {
         bail!("--bits {wrong}: bits must be 1 to 8");
     }
+    let quality = args.jpeg.0.iter().find(|quality| !(1..=100).contains(*quality));
+    ensure!(quality.is_none(), "--jpeg: qualities are 1 to 100");
     ensure!(args.within.is_none_or(|most| most >= 0.0), "--within must not be negative");
     let mut inputs = vec![InputForm::Tensor, InputForm::Received, InputForm::WebpLossless];
     inputs.extend(args.jpeg.0.iter().map(|quality| InputForm::Jpeg(*quality)));

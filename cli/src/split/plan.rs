@@ -12,7 +12,7 @@ use midspan_split::plan::{
 use midspan_split::profile::Profile;
 use serde_json::json;
 
-use crate::table;
+use crate::{open, table};
 
 /// Compare every way to answer a request (the whole model on the edge, sending the input, sending
 /// the tensor of a cut) on one or more links, and recommend one; exit code 1 when nothing keeps the
@@ -127,6 +127,19 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         By::Bytes => Goal::Bytes,
         By::EdgeWork => Goal::EdgeWork,
     };
+    let most = [
+        ("--max-latency", args.max_latency),
+        ("--max-bytes", args.max_bytes),
+        ("--max-edge", args.max_edge),
+    ];
+    for (flag, value) in most {
+        ensure!(value.is_none_or(|most| most > 0.0), "{flag} must be above 0");
+    }
+    if let Some(report) = &args.report {
+        for read in [Some(&args.edge), Some(&args.cloud), args.fidelity.as_ref()] {
+            read.map_or(Ok(()), |read| open::refuse_same(read, report))?;
+        }
+    }
     let costs = Costs::of(&inputs)?;
     let mut plans: Vec<(f64, Plan)> = Vec::new();
     for text in &args.link {

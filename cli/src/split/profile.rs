@@ -14,7 +14,7 @@ use midspan_split::profile::{
 };
 use midspan_split::{manifest::PLAIN, profile::PartTime};
 
-use crate::{progress, runtime, table};
+use crate::{open, progress, runtime, table};
 
 /// Time a model, its fronts, its tails, the codec and pictures on this device, and write a profile
 /// that `split plan` reads, here or elsewhere.
@@ -70,6 +70,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     }
     let (Some(model), Some(out)) = (&args.model, &args.out) else { bail!("MODEL and --out") };
     runtime::ensure()?;
+    open::refuse_same(model, out)?;
     let bytes = fs::read(model).with_context(|| model.display().to_string())?;
     let slowdown = Slowdown::new(args.slowdown)
         .with_context(|| format!("--slowdown {}: must be 1 to 1000", args.slowdown))?;

@@ -80,6 +80,9 @@ impl From<Method> for Calibration {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    if let Some(model) = &args.model {
+        open::refuse_same(model, &args.out)?;
+    }
     let source = Source::open(args)?;
     let (inputs, bundle) = source.inputs()?;
     let all = args.samples.load(&inputs, bundle)?;

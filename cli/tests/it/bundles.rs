@@ -113,6 +113,8 @@ fn a_node_with_trusted_keys_loads_what_they_signed_and_nothing_else() {
     good(at, &["split", "bundle", "take", "whole", "--stages", "1", "--out", "part"]);
     let output = start("part");
     assert!(output.status.success(), "{output:?}");
+    let over = bad(at, 1, &["split", "bundle", "take", "whole", "--stages", "1", "--out", "whole"]);
+    assert!(over.contains("is what is read"), "{over}");
     let show = ["split", "bundle", "show", "whole", "--trusted-key"];
     assert!(good(at, &[&show[..], &["ours.pub.pem"]].concat()).contains("by ours.pub.pem"));
     bad(at, 1, &[&show[..], &["theirs.pub.pem"]].concat());

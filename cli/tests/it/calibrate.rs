@@ -77,6 +77,7 @@ fn what_cannot_be_promised_is_exit_1() {
         "{few}"
     );
     assert!(refused(&["--budget", "1"]).contains("budget = 1: must be above 0 and below 1"));
+    assert!(refused(&["--confidence", "1e-300"]).contains("must be 0.5 to 0.999999999"));
     let variant = refused(&["--variant", "int8"]);
     assert!(variant.contains("has a variant \"int8\"; known are [\"plain\"]"), "{variant}");
     assert!(refused(&["--local-stages", "0"]).contains("--local-stages must be at least 1"));

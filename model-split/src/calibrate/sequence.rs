@@ -21,25 +21,30 @@ pub struct Budget {
 
 /// A number that is no budget or no confidence.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[error("{key} = {value}: must be above 0 and below 1")]
+#[error("{key} = {value}: must be {range}")]
 pub struct BudgetError {
     /// Which of the two.
     pub key: &'static str,
     /// The number.
     pub value: f64,
+    /// What it may be.
+    pub range: &'static str,
 }
 
 impl Budget {
-    /// A bound of the mean loss per row and the probability that it holds, both above 0 and
-    /// below 1.
+    /// A bound of the mean loss per row, above 0 and below 1, and the probability that it holds,
+    /// 0.5 to 1 - 1e-9.
     ///
     /// # Errors
     /// Any other number.
     pub fn new(share: f64, confidence: f64) -> Result<Self, BudgetError> {
-        for (key, value) in [("budget", share), ("confidence", confidence)] {
-            if !(value > 0.0 && value < 1.0) {
-                return Err(BudgetError { key, value });
-            }
+        if !(share > 0.0 && share < 1.0) {
+            return Err(BudgetError { key: "budget", value: share, range: "above 0 and below 1" });
+        }
+        // Below a half nothing is promised; near 1 the tails are beyond a double's precision.
+        if !(0.5..=1.0 - 1e-9).contains(&confidence) {
+            let range = "0.5 to 0.999999999";
+            return Err(BudgetError { key: "confidence", value: confidence, range });
         }
         Ok(Self { share, confidence })
     }

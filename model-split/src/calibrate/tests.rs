@@ -116,7 +116,8 @@ fn the_tail_of_the_binomial_decides() {
         (0.0, 0.95, "budget = 0: must be above 0 and below 1"),
         (1.0, 0.95, "budget = 1: must be above 0 and below 1"),
         (f64::NAN, 0.95, "budget = NaN: must be above 0 and below 1"),
-        (0.01, 95.0, "confidence = 95: must be above 0 and below 1"),
+        (0.01, 1e-300, "confidence = 1e-300: must be 0.5 to 0.999999999"),
+        (0.01, 95.0, "confidence = 95: must be 0.5 to 0.999999999"),
     ] {
         assert_eq!(Budget::new(share, confidence).unwrap_err().to_string(), text);
     }

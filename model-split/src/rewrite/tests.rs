@@ -110,6 +110,18 @@ fn what_cannot_be_written_leaves_the_folder_as_it_was() {
     let error = rewrite(&bundle, manifest.clone(), BTreeMap::new(), scratch.path()).unwrap_err();
     assert!(matches!(error, RewriteError::Occupied(_)), "{error}");
 
+    // A manifest of something else, and a bundle with something of the operator's beside it.
+    let app = scratch.path().join("app");
+    fs::create_dir(&app).unwrap();
+    fs::write(app.join("manifest.json"), br#"{"name":"my web app"}"#).unwrap();
+    let noted = scratch.path().join("noted");
+    bundle.extract_to(&noted).unwrap();
+    fs::write(noted.join("notes.txt"), b"x").unwrap();
+    for folder in [app, noted] {
+        let error = rewrite(&bundle, manifest.clone(), BTreeMap::new(), &folder).unwrap_err();
+        assert!(matches!(error, RewriteError::Occupied(_)), "{error}");
+    }
+
     let out = scratch.path().join("out");
     bundle.extract_to(&out).unwrap();
     let mut absent = manifest.clone();

@@ -39,6 +39,12 @@ pub struct Sample {
 /// Why there are no samples.
 #[derive(Debug, thiserror::Error)]
 pub enum SamplesError {
+    /// More random numbers than are held in memory.
+    #[error("{count} random samples are more than {LARGEST} bytes: take fewer, or smaller shapes")]
+    Large {
+        /// Samples asked for.
+        count: usize,
+    },
     /// Random numbers cannot stand in for an input.
     #[error("input \"{name}\" is {element}: no random values can stand in for it")]
     NotRandom {
@@ -94,19 +100,24 @@ pub fn of_labelled(labelled: &Labelled, input: &str) -> Vec<Sample> {
 /// indices; open dimensions have size 1. The same seed gives the same samples.
 ///
 /// # Errors
-/// When an input is of strings.
+/// When an input is of strings, or all would be larger than [`LARGEST`] bytes.
 pub fn random(inputs: &[TensorSpec], count: usize, seed: u64) -> Result<Vec<Sample>, SamplesError> {
+    let shape_of = |spec: &TensorSpec| -> Vec<usize> {
+        let size = |dim: &Dim| if let Dim::Fixed(size) = dim { *size } else { 1 };
+        spec.dims.iter().map(size).collect()
+    };
+    let bytes = |spec: &TensorSpec| {
+        let elements = midspan_runtime::tensor::element_count(&shape_of(spec))? as u64;
+        elements.checked_mul(spec.element.size().unwrap_or(1) as u64)
+    };
+    let row = inputs.iter().map(bytes).try_fold(0u64, |sum, more| sum.checked_add(more?));
+    if row.and_then(|row| row.checked_mul(count as u64)).is_none_or(|all| all > LARGEST) {
+        return Err(SamplesError::Large { count });
+    }
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let mut tensor = |spec: &TensorSpec| {
         let refuse = || SamplesError::NotRandom { name: spec.name.clone(), element: spec.element };
-        let shape: Vec<usize> = spec
-            .dims
-            .iter()
-            .map(|dim| match dim {
-                Dim::Fixed(size) => *size,
-                Dim::Symbolic(_) => 1,
-            })
-            .collect();
+        let shape = shape_of(spec);
         let elements = midspan_runtime::tensor::element_count(&shape).ok_or_else(refuse)?;
         let mut bytes = Vec::new();
         for _ in 0..elements {

@@ -24,6 +24,15 @@ fn a_seed_gives_the_same_samples_and_another_seed_others() {
 }
 
 #[test]
+fn more_random_numbers_than_are_held_are_refused_before_they_are_made() {
+    let error = random(&specs(), 1 << 30, 0).unwrap_err();
+    assert!(matches!(error, SamplesError::Large { count } if count == 1 << 30), "{error}");
+    let dims = vec![Dim::Fixed(usize::MAX), Dim::Fixed(2)];
+    let huge = TensorSpec { name: "x".into(), element: ElementType::F32, dims };
+    assert!(matches!(random(&[huge], 1, 0).unwrap_err(), SamplesError::Large { .. }));
+}
+
+#[test]
 fn strings_are_refused_by_name() {
     let text = TensorSpec { name: "text".into(), element: ElementType::String, dims: vec![] };
     let error = random(&[text], 1, 0).unwrap_err().to_string();

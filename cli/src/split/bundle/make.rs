@@ -9,7 +9,7 @@ use anyhow::Context;
 use clap::Args as ClapArgs;
 use midspan_runtime::session;
 use midspan_split::{
-    make::make,
+    make::{MakeError, make},
     scale::{Fit, fill},
     spec::Spec,
 };
@@ -49,7 +49,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     if samples.samples.is_some() || samples.random.is_some() {
         measure_scales(&mut wanted, spec, &bytes, samples)?;
     }
-    let made = make(&bytes, &wanted, base, out)?;
+    let made = make(&bytes, &wanted, base, out).map_err(|error| {
+        let of_model = matches!(error, MakeError::Onnx(_) | MakeError::Types(_));
+        let error = anyhow::Error::new(error);
+        if of_model { error.context(model.display().to_string()) } else { error }
+    })?;
     if *json {
         let (id, blobs, bytes) = (made.split_id, made.blobs, made.bytes);
         out!("{}", json!({ "bundle": out, "split_id": id, "blobs": blobs, "bytes": bytes }));

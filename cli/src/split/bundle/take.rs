@@ -41,6 +41,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let bundle = open::bundle(Some(&args.bundle))?;
+    open::refuse_same(&args.bundle, &args.out)?;
     let part = match (args.tail, args.stages) {
         (Some(after), _) => Part::After(after),
         (None, Some(stages)) => Part::First(stages),
