@@ -136,5 +136,5 @@ fn what_cannot_be_written_leaves_the_folder_as_it_was() {
     let error = rewrite(&bundle, senseless, BTreeMap::new(), &out).unwrap_err().to_string();
     assert!(error.starts_with("local_stages"), "{error}");
     assert_eq!(Bundle::open(&out).unwrap().manifest(), manifest);
-    assert_eq!(names(scratch.path()), ["out", "thesis.tex"]);
+    assert_eq!(names(scratch.path()), ["app", "noted", "out", "thesis.tex"]);
 }

@@ -97,7 +97,7 @@ fn bad_node_files() -> Vec<(&'static str, Expect)> {
         (
             "node-unknown-key.toml",
             expect![
-                "node-unknown-key.toml:2: worker: unknown field `worker`, expected one of `name`, `role`, `region`, `workers`, `model_control`, `listen`, `limits`, `offload`, `model`, `cloud`"
+                "node-unknown-key.toml:2: worker: unknown field `worker`, expected one of `name`, `role`, `region`, `workers`, `model_control`, `listen`, `trusted_keys`, `limits`, `offload`, `model`, `cloud`"
             ],
         ),
     ]
