@@ -10,6 +10,8 @@ pub mod calibrate;
 #[cfg(feature = "tools")]
 pub mod candidate;
 pub mod codec;
+#[cfg(feature = "tools")]
+mod compress;
 pub mod cut;
 pub mod digest;
 pub mod exit;

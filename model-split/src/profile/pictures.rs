@@ -3,11 +3,11 @@
 
 use std::path::Path;
 
-use jpeg_encoder::{ColorType, SamplingFactor};
 use midspan_runtime::{Dim, ElementType, TensorSpec};
 
 use crate::bundle::read_bounded;
 use crate::candidate::InputForm;
+use crate::compress::{Pixels, jpeg, webp};
 use crate::preprocess::{
     Colour, Filter, Fit, Layout, MOST_PIXELS, PictureError, Preprocess, Resize, Size,
 };
@@ -142,36 +142,18 @@ impl Picture {
     pub fn encode(&self, form: InputForm) -> Result<Vec<u8>, PicturesError> {
         let PictureSize { width, height, channels } = self.size;
         let fault = |reason: String| PicturesError::Encode { width, height, form, reason };
-        match form {
-            InputForm::WebpLossless => self.webp().map_err(fault),
-            InputForm::Jpeg(quality) => {
-                let mut out = Vec::new();
-                let mut encoder = jpeg_encoder::Encoder::new(&mut out, quality.clamp(1, 100));
-                // As most programs write JPEG by default: colours at half the resolution.
-                encoder.set_sampling_factor(SamplingFactor::F_2_2);
-                let colour = if channels == 1 { ColorType::Luma } else { ColorType::Rgb };
-                let written = encoder.encode(&self.data, width, height, colour);
-                written.map_err(|error| fault(error.to_string()))?;
-                Ok(out)
-            }
-            InputForm::Tensor | InputForm::Received => Err(fault("not a form of pictures".into())),
-        }
-    }
-
-    fn webp(&self) -> Result<Vec<u8>, String> {
-        let (width, height) = (u32::from(self.size.width), u32::from(self.size.height));
-        let mut config = webp::WebPConfig::new().map_err(|()| "no configuration".to_owned())?;
-        (config.lossless, config.method) = (1, 6);
-        let colours;
-        let data = if self.size.channels == 1 {
-            colours = self.data.iter().flat_map(|grey| [*grey; 3]).collect::<Vec<u8>>();
-            &colours
-        } else {
-            &self.data
+        let pixels = Pixels {
+            width: width.into(),
+            height: height.into(),
+            channels: channels.into(),
+            data: self.data.clone(),
         };
-        let encoder = webp::Encoder::from_rgb(data, width, height);
-        let written = encoder.encode_advanced(&config).map_err(|error| format!("{error:?}"))?;
-        Ok(written.to_vec())
+        match form {
+            InputForm::WebpLossless => webp(&pixels),
+            InputForm::Jpeg(quality) => jpeg(&pixels, quality.clamp(1, 100)),
+            InputForm::Tensor | InputForm::Received => Err("not a form of pictures".into()),
+        }
+        .map_err(fault)
     }
 
     /// Reads what [`Picture::encode`] wrote, as a node would.
